@@ -1,12 +1,13 @@
 //! Runs bindgen, and the C compiler on the functions that have no symbol.
 
+use std::collections::HashSet;
 use std::path::PathBuf;
 
-use bindgen::callbacks::{DeriveTrait, ImplementsTrait, ParseCallbacks};
+use bindgen::callbacks::{DeriveTrait, ImplementsTrait, IntKind, ParseCallbacks};
 
 use crate::Plan;
 use crate::message::missing;
-use crate::preprocess::headers;
+use crate::preprocess::{Macro, headers};
 
 /// Exported symbols that the headers hide behind a macro of the same name; `src/compat.rs` has the functions
 /// that C programs get when they write these names.
@@ -37,9 +38,17 @@ const OBJECTS: &str = "ibv_(context|device|pd|td|mr|mw|dm|dmah|ah|cq|cq_ex|qp|qp
                        |counters|comp_cntr|comp_channel|rwq_ind_table)|rdma_cm_id|rdma_event_channel|rdma_cm_event";
 
 #[derive(Debug)]
-struct Callbacks;
+struct Callbacks {
+    /// Macros whose value C takes as unsigned 64 bits; bindgen would take the smallest type that fits, and a
+    /// value with the top bit as negative.
+    unsigned: HashSet<String>,
+}
 
 impl ParseCallbacks for Callbacks {
+    fn int_macro(&self, name: &str, _value: i64) -> Option<IntKind> {
+        self.unsigned.contains(name).then_some(IntKind::U64)
+    }
+
     /// Of the types taken from `libc`: all are `Copy` and `Debug`, none is `Default`.
     fn blocklisted_type_implements_trait(&self, name: &str, derive: DeriveTrait) -> Option<ImplementsTrait> {
         let name = name.trim_start_matches("struct ");
@@ -59,11 +68,13 @@ impl ParseCallbacks for Callbacks {
 }
 
 /// The bindings as Rust source.
-pub(crate) fn bindings(plan: &Plan) -> Result<syn::File, String> {
+pub(crate) fn bindings(plan: &Plan, macros: &[Macro]) -> Result<syn::File, String> {
     // bindgen panics without libclang. This is the same loader, in the same thread, and says it politely.
     clang_sys::load()
         .map_err(|error| missing(&format!("libclang cannot be loaded: {}", first_line(&error))))?;
 
+    let unsigned = macros.iter().filter(|item| item.body.to_uppercase().contains("ULL"));
+    let callbacks = Callbacks { unsigned: unsigned.map(|item| item.name.clone()).collect() };
     let mut builder = bindgen::Builder::default()
         .header(plan.wrapper.display().to_string())
         .clang_args(plan.include.iter().map(|folder| format!("-I{}", folder.display())))
@@ -76,13 +87,14 @@ pub(crate) fn bindings(plan: &Plan) -> Result<syn::File, String> {
         .anon_fields_prefix("u")
         .derive_default(true)
         .impl_debug(true)
-        .layout_tests(false)
+        // Constants that fail to compile if rustc places a field elsewhere than clang.
+        .layout_tests(true)
         .no_copy(OBJECTS)
         .wrap_static_fns(true)
         .wrap_static_fns_path(shim(plan))
         .formatter(bindgen::Formatter::None)
         .parse_callbacks(Box::new(bindgen::CargoCallbacks::new()))
-        .parse_callbacks(Box::new(Callbacks));
+        .parse_callbacks(Box::new(callbacks));
     for header in headers() {
         builder = builder.allowlist_file(format!(".*/{}", header.replace('.', "\\.")));
     }

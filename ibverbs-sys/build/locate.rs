@@ -53,6 +53,8 @@ pub(crate) struct Found {
     pub(crate) library: Vec<PathBuf>,
     /// rdma-core's version ("44.0"); unknown if only folders were given.
     pub(crate) version: Option<String>,
+    /// Whether the headers were named and the libraries not, so that they may be of different versions.
+    pub(crate) headers_only: bool,
 }
 
 /// Looks for the headers and libraries of these features.
@@ -60,7 +62,7 @@ pub(crate) fn find(features: Features) -> Result<Found, String> {
     let include = folders(INCLUDE)?;
     let library = folders(LIBRARY)?;
     if let (Some(include), Some(library)) = (&include, &library) {
-        return Ok(Found { include: include.clone(), library: library.clone(), version: None });
+        return Ok(Found { include: include.clone(), library: library.clone(), ..Found::default() });
     }
     let mut found = Found::default();
     for name in features.libraries() {
@@ -83,6 +85,7 @@ pub(crate) fn find(features: Features) -> Result<Found, String> {
         // The version was that of other headers.
         found.version = None;
         found.include = include;
+        found.headers_only = library.is_none();
     }
     if let Some(library) = library {
         found.library = library;

@@ -49,6 +49,10 @@ fn run() -> Result<(), String> {
         rdmacm: env::var_os("CARGO_FEATURE_RDMACM").is_some(),
     };
     let found = locate::find(features)?;
+    println!("cargo::rustc-check-cfg=cfg(ibv_sys_headers_only)");
+    if found.headers_only {
+        println!("cargo::rustc-cfg=ibv_sys_headers_only");
+    }
     let plan = Plan {
         out: folder("OUT_DIR")?,
         wrapper: root.join("wrapper.h"),
@@ -57,12 +61,14 @@ fn run() -> Result<(), String> {
     };
 
     let macros = preprocess::macros(&plan, features)?;
-    let mut file = generate::bindings(&plan)?;
-    rewrite::name_anonymous(&mut file);
+    let mut file = generate::bindings(&plan, &macros)?;
+    rewrite::pack(&mut file);
+    let unnamed = rewrite::name_anonymous(&mut file);
     rewrite::add_aliases(&mut file, &macros);
 
     write(&plan.out.join("bindings.rs"), &prettyplease::unparse(&file))?;
-    write(&plan.out.join("tables.rs"), &tables::render(&file, &plan, &macros))?;
+    write(&plan.out.join("tables.rs"), &tables::render(&file, &unnamed, &macros))?;
+    write(&plan.out.join("functions.rs"), &tables::render_functions(&file))?;
     probe::announce(&file, found.version.as_deref());
     generate::compile_shim(&plan)?;
     // After the shim: the linker resolves archives from left to right.

@@ -40,6 +40,8 @@ pub(crate) fn announce(file: &syn::File, version: Option<&str>) {
     }
     if let Some(version) = version {
         println!("cargo::metadata=VERSION={version}");
+        // For the tests.
+        println!("cargo::rustc-env=IBV_SYS_RDMA_CORE={version}");
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use proc_macro2::{Group, Ident, TokenStream, TokenTree};
+use proc_macro2::{Group, Ident, Span, TokenStream, TokenTree};
 use quote::{ToTokens, quote};
 use syn::{Item, Type};
 
@@ -11,41 +11,90 @@ use crate::preprocess::Macro;
 /// What bindgen calls a type without a name; followed by a number.
 const ANONYMOUS: &str = "_bindgen_ty_";
 
-/// Names anonymous types after their place: the type of `wr` in `ibv_send_wr` is `ibv_send_wr_wr`, and that
-/// of `rdma` in it `ibv_send_wr_wr_rdma`. bindgen only numbers them, in the order in which it meets them.
-/// Anonymous enums at top level become plain integers.
-pub(crate) fn name_anonymous(file: &mut syn::File) {
-    let mut names = HashMap::new();
-    let mut plain = HashMap::new();
-    for item in &file.items {
-        match item {
-            Item::Struct(item) => place(&item.ident, &item.fields, &mut names),
-            Item::Union(item) => place(&item.ident, &syn::Fields::Named(item.fields.clone()), &mut names),
-            Item::Type(item) if item.ident.to_string().starts_with(ANONYMOUS) => {
-                plain.insert(item.ident.to_string(), item.ty.to_token_stream());
-            }
-            _ => {}
-        }
-    }
-    file.items
-        .retain(|item| !matches!(item, Item::Type(item) if plain.contains_key(&item.ident.to_string())));
+/// Fields that lie where their type's alignment doesn't allow it: (struct, field, replacement).
+///
+/// C can have a struct `packed` and `aligned` at once, Rust cannot: bindgen keeps only the alignment, and would
+/// put this field one byte too far. As bytes (in the order of the wire) it fits.
+const UNALIGNED: [(&str, &str, &str); 1] = [("mlx5_wqe_ctrl_seg", "dci_stream_channel_id", "[u8; 2usize]")];
+
+/// Replaces the types of such fields.
+pub(crate) fn pack(file: &mut syn::File) {
     for item in &mut file.items {
-        let tokens = replace(item.to_token_stream(), &names, &plain);
-        if let Ok(renamed) = syn::parse2(tokens) {
-            *item = renamed;
+        let Item::Struct(item) = item else { continue };
+        for field in &mut item.fields {
+            let Some(name) = &field.ident else { continue };
+            let unaligned = UNALIGNED.iter().find(|(ty, field, _)| item.ident == ty && name == field);
+            if let Some(Ok(ty)) = unaligned.map(|(.., ty)| syn::parse_str(ty)) {
+                field.ty = ty;
+            }
         }
     }
 }
 
+/// Names anonymous types after their place: the type of `wr` in `ibv_send_wr` is `ibv_send_wr_wr`, and that
+/// of `rdma` in it `ibv_send_wr_wr_rdma`. bindgen only numbers them, in the order in which it meets them.
+/// Anonymous enums at top level become plain integers. Returns the new names.
+pub(crate) fn name_anonymous(file: &mut syn::File) -> HashSet<String> {
+    let mut renamed = Renamed::default();
+    let mut places = HashMap::new();
+    let mut taken = HashSet::new();
+    for item in &file.items {
+        match item {
+            Item::Struct(item) => {
+                taken.insert(item.ident.to_string());
+                place(&item.ident, item.fields.iter(), &mut places);
+            }
+            Item::Union(item) => {
+                taken.insert(item.ident.to_string());
+                place(&item.ident, item.fields.named.iter(), &mut places);
+            }
+            Item::Type(item) if item.ident.to_string().starts_with(ANONYMOUS) => {
+                renamed.plain.insert(item.ident.to_string(), item.ty.to_token_stream());
+            }
+            Item::Type(item) => drop(taken.insert(item.ident.to_string())),
+            _ => {}
+        }
+    }
+    for old in places.keys() {
+        let mut new = full(old, &places);
+        while !taken.insert(new.clone()) {
+            // Some header has a type of this name: `ibv_wc_status`, if the status were a union.
+            new.push('_');
+        }
+        renamed.names.insert(old.clone(), new);
+    }
+    file.items.retain(
+        |item| !matches!(item, Item::Type(item) if renamed.plain.contains_key(&item.ident.to_string())),
+    );
+    for item in &mut file.items {
+        if let Ok(new) = syn::parse2(renamed.apply(item.to_token_stream())) {
+            *item = new;
+        }
+    }
+    renamed.names.into_values().collect()
+}
+
 /// Notes the (parent, field) of each anonymous type that is used by a field.
-fn place(parent: &Ident, fields: &syn::Fields, names: &mut HashMap<String, (String, String)>) {
+fn place<'a>(
+    parent: &Ident,
+    fields: impl Iterator<Item = &'a syn::Field>,
+    places: &mut HashMap<String, (String, String)>,
+) {
     for field in fields {
         match (&field.ident, base(&field.ty)) {
             (Some(name), Some(ty)) if ty.contains(ANONYMOUS) => {
-                names.entry(ty).or_insert_with(|| (parent.to_string(), name.to_string()));
+                places.entry(ty).or_insert_with(|| (parent.to_string(), name.to_string()));
             }
             _ => {}
         }
+    }
+}
+
+/// The name after its place, from the outermost type inwards.
+fn full(name: &str, places: &HashMap<String, (String, String)>) -> String {
+    match places.get(name) {
+        Some((parent, field)) => format!("{}_{field}", full(parent, places)),
+        None => name.to_owned(),
     }
 }
 
@@ -59,49 +108,45 @@ pub(crate) fn base(ty: &Type) -> Option<String> {
     }
 }
 
-/// The name after its place, from the outermost type inwards.
-fn full(name: &str, names: &HashMap<String, (String, String)>) -> String {
-    match names.get(name) {
-        Some((parent, field)) => format!("{}_{field}", full(parent, names)),
-        None => name.to_owned(),
-    }
+/// What to put for bindgen's names.
+#[derive(Default)]
+struct Renamed {
+    names: HashMap<String, String>,
+    plain: HashMap<String, TokenStream>,
 }
 
-fn replace(
-    tokens: TokenStream,
-    names: &HashMap<String, (String, String)>,
-    plain: &HashMap<String, TokenStream>,
-) -> TokenStream {
-    let mut out = TokenStream::new();
-    for token in tokens {
+impl Renamed {
+    fn apply(&self, tokens: TokenStream) -> TokenStream {
+        tokens.into_iter().flat_map(|token| self.token(token)).collect()
+    }
+
+    fn token(&self, token: TokenTree) -> TokenStream {
         match token {
             TokenTree::Group(group) => {
-                let mut inner = Group::new(group.delimiter(), replace(group.stream(), names, plain));
-                inner.set_span(group.span());
-                out.extend([TokenTree::Group(inner)]);
+                TokenTree::Group(Group::new(group.delimiter(), self.apply(group.stream()))).into()
             }
             TokenTree::Ident(ident) => {
                 let text = ident.to_string();
-                if let Some(ty) = plain.get(&text) {
-                    out.extend(ty.clone());
-                } else {
-                    out.extend([TokenTree::Ident(Ident::new_raw_safe(&full(&text, names), &ident))]);
+                match (self.plain.get(&text), self.names.get(&text)) {
+                    (Some(ty), _) => ty.clone(),
+                    (None, Some(new)) => TokenTree::Ident(Ident::new(new, ident.span())).into(),
+                    (None, None) => TokenTree::Ident(ident).into(),
                 }
             }
-            other => out.extend([other]),
+            TokenTree::Literal(literal) => {
+                self.literal(&literal.to_string()).unwrap_or(literal).into_token_stream()
+            }
+            TokenTree::Punct(_) => token.into(),
         }
     }
-    out
-}
 
-/// Makes an identifier, or keeps the old one where nothing changed (which may be a raw one, `r#type`).
-trait NewIdent {
-    fn new_raw_safe(name: &str, old: &Ident) -> Ident;
-}
-
-impl NewIdent for Ident {
-    fn new_raw_safe(name: &str, old: &Ident) -> Ident {
-        if old == name { old.clone() } else { Ident::new(name, old.span()) }
+    /// The text of a generated `Debug` begins with the type's name.
+    fn literal(&self, text: &str) -> Option<proc_macro2::Literal> {
+        let inner = text.strip_prefix('"')?.strip_suffix('"')?;
+        let (name, rest) = inner.split_at(inner.find(' ')?);
+        let new = self.names.get(name)?;
+        // `{{` and `}}` are not escapes of the literal, so they go through as they are.
+        Some(proc_macro2::Literal::string(&format!("{new}{rest}")))
     }
 }
 
@@ -131,7 +176,7 @@ pub(crate) fn add_aliases(file: &mut syn::File, macros: &[Macro]) {
             continue;
         }
         let doc = format!("`#define {name} {body}`");
-        let new = Ident::new(name, proc_macro2::Span::call_site());
+        let new = Ident::new(name, Span::call_site());
         let Ok(old) = syn::parse_str::<Ident>(body) else { continue };
         let item = if let Some(ty) = constants.get(body) {
             quote!(#[doc = #doc] pub const #new: #ty = #old;)
