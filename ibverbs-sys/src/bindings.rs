@@ -7,6 +7,8 @@
     non_snake_case,
     unsafe_op_in_unsafe_fn,
     clippy::all,
+    clippy::allow_attributes_without_reason,
+    clippy::indexing_slicing,
     clippy::use_self,
     clippy::semicolon_if_nothing_returned,
     clippy::doc_markdown,

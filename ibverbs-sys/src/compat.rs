@@ -65,6 +65,38 @@ pub unsafe fn ibv_reg_mr_iova(
     unsafe { ibv_reg_mr_iova2(pd, addr, length, iova, access as c_uint) }
 }
 
+/// `verbs_get_ctx_op(ctx, op)`, the macro of `verbs.h`: the device's extended operations if `op` is one that
+/// the library and the provider have, else null.
+///
+/// The test is the header's: the library's table (whose size is in `sz`, counted from the end, because the
+/// table grows at the front) must reach back to `op` as it lies in *these* headers' table.
+///
+/// # Safety
+///
+/// To be called in an `unsafe` block, with a pointer to an open device.
+#[macro_export]
+macro_rules! verbs_get_ctx_op {
+    ($context:expr, $op:ident) => {{
+        let extended: *mut $crate::verbs_context = $crate::verbs_get_ctx($context);
+        let needed = ::core::mem::size_of::<$crate::verbs_context>()
+            - ::core::mem::offset_of!($crate::verbs_context, $op);
+        // In this order: an older library's table ends before `op`, which then isn't ours to read.
+        if extended.is_null() || (*extended).sz < needed || (*extended).$op.is_none() {
+            ::core::ptr::null_mut()
+        } else {
+            extended
+        }
+    }};
+}
+
+/// `vext_field_avail(type, field, size)`, the macro of `verbs.h`: whether a struct of `size` bytes has the field.
+#[macro_export]
+macro_rules! vext_field_avail {
+    ($ty:ty, $field:ident, $size:expr) => {
+        ::core::mem::offset_of!($ty, $field) < $size
+    };
+}
+
 /// `MLX5DV_RES_TYPE_QP` (`mlx5dv.h`).
 #[cfg(feature = "mlx5")]
 pub const MLX5DV_RES_TYPE_QP: u64 = resource(1);
