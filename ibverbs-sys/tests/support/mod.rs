@@ -1,5 +1,6 @@
 //! The C compiler, and a reader of C declarations that owes nothing to libclang.
 #![allow(dead_code, reason = "each test uses its part")]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test may panic")]
 
 use std::env;
 use std::fs;
