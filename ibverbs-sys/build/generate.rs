@@ -10,8 +10,9 @@ use crate::message::missing;
 use crate::preprocess::{Macro, headers};
 
 /// Exported symbols that the headers hide behind a macro of the same name; `src/compat.rs` has the functions
-/// that C programs get when they write these names.
-const SHADOWED: [&str; 3] = ["ibv_query_port", "ibv_reg_mr", "ibv_reg_mr_iova"];
+/// that C programs get when they write these names. (`rewrite::add_shadows` does the same for all macros that
+/// only rename; of these, two do more, and the third is worth its documentation.)
+pub(crate) const SHADOWED: [&str; 3] = ["ibv_query_port", "ibv_reg_mr", "ibv_reg_mr_iova"];
 
 /// Types of the C library: `libc` has them, and a user wants to pass libc's own.
 const LIBC: [&str; 13] = [

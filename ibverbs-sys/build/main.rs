@@ -65,6 +65,7 @@ fn run() -> Result<(), String> {
     rewrite::pack(&mut file);
     let unnamed = rewrite::name_anonymous(&mut file);
     rewrite::add_aliases(&mut file, &macros);
+    rewrite::add_shadows(&mut file, &macros);
 
     write(&plan.out.join("bindings.rs"), &prettyplease::unparse(&file))?;
     write(&plan.out.join("tables.rs"), &tables::render(&file, &unnamed, &macros))?;

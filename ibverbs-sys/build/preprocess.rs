@@ -1,7 +1,7 @@
 //! Reads the headers' macros with the C preprocessor.
 //!
-//! bindgen drops a macro that is only another name for an enumerator or a type, and rdma-core has about a
-//! hundred of them (`verbs_api.h` and `mlx5_api.h` give the kernel's names to the user in this way).
+//! bindgen drops a macro that is only another name for an enumerator, a type or a function, and rdma-core has
+//! about a hundred of them (`verbs_api.h` and `mlx5_api.h` give the kernel's names to the user in this way).
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
@@ -25,9 +25,11 @@ pub(crate) fn headers() -> impl Iterator<Item = &'static str> {
     VERBS.into_iter().chain(MLX5).chain(RDMACM)
 }
 
-/// A macro without parameters and with a body.
+/// A macro with a body.
 pub(crate) struct Macro {
     pub(crate) name: String,
+    /// Of a macro with parameters: these, as they are written between the parentheses.
+    pub(crate) parameters: Option<String>,
     pub(crate) body: String,
 }
 
@@ -75,12 +77,23 @@ fn parse(text: &str) -> Vec<Macro> {
             if let Some(path) = rest.split('"').nth(1) {
                 ours = headers().any(|header| path.ends_with(header));
             }
-        } else if let Some(rest) = line.strip_prefix("#define ").filter(|_| ours) {
-            let (name, body) = rest.split_once(' ').unwrap_or((rest, ""));
-            if !name.contains('(') && !body.trim().is_empty() && seen.insert(name.to_owned()) {
-                list.push(Macro { name: name.to_owned(), body: body.trim().to_owned() });
+        } else if let Some(item) = line.strip_prefix("#define ").filter(|_| ours).and_then(define) {
+            if seen.insert(item.name.clone()) {
+                list.push(item);
             }
         }
     }
     list
+}
+
+/// What follows `#define `. C has parameters only where the parenthesis touches the name.
+fn define(text: &str) -> Option<Macro> {
+    let end = text.find(|c: char| c != '_' && !c.is_ascii_alphanumeric())?;
+    let (name, rest) = text.split_at(end);
+    let (parameters, body) = match rest.strip_prefix('(') {
+        Some(rest) => rest.split_once(')').map(|(parameters, body)| (Some(parameters.to_owned()), body))?,
+        None => (None, rest),
+    };
+    let body = body.trim();
+    (!body.is_empty()).then(|| Macro { name: name.to_owned(), parameters, body: body.to_owned() })
 }

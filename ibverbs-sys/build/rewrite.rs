@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use proc_macro2::{Group, Ident, Span, TokenStream, TokenTree};
 use quote::{ToTokens, quote};
-use syn::{Item, Type};
+use syn::{ForeignItem, Item, Type};
 
 use crate::preprocess::Macro;
 
@@ -171,8 +171,8 @@ pub(crate) fn add_aliases(file: &mut syn::File, macros: &[Macro]) {
             _ => {}
         }
     }
-    for Macro { name, body } in macros {
-        if constants.contains_key(name) || types.contains(name) {
+    for Macro { name, parameters, body } in macros {
+        if parameters.is_some() || constants.contains_key(name) || types.contains(name) {
             continue;
         }
         let doc = format!("`#define {name} {body}`");
@@ -189,4 +189,41 @@ pub(crate) fn add_aliases(file: &mut syn::File, macros: &[Macro]) {
             file.items.push(item);
         }
     }
+}
+
+/// Gives functions the names that macros give them: `#define NEW(a, b) OLD(a, b)`. An exported symbol that such
+/// a macro hides is taken out, since a C program that writes its name doesn't call it.
+///
+/// rdma-core does this to a function whose struct has grown; the new function gets the struct's size. So do not
+/// leave it to a list of today's names: `mlx5dv_create_flow` became a macro in 63.
+pub(crate) fn add_shadows(file: &mut syn::File, macros: &[Macro]) {
+    let functions: HashSet<String> = file.items.iter().flat_map(declared).collect();
+    for Macro { name, parameters, body } in macros {
+        let Some(parameters) = parameters else { continue };
+        let Some((old, arguments)) = body.strip_suffix(')').and_then(|body| body.split_once('(')) else {
+            continue;
+        };
+        let same = arguments.split(',').map(str::trim).eq(parameters.split(',').map(str::trim));
+        let old = old.trim();
+        if !same || !functions.contains(old) || crate::generate::SHADOWED.contains(&name.as_str()) {
+            continue;
+        }
+        file.items.retain(|item| !declared(item).any(|function| function == *name));
+        let (old, new) = (Ident::new(old, Span::call_site()), Ident::new(name, Span::call_site()));
+        if let Ok(item) = syn::parse2(quote!(pub use self::#old as #new;)) {
+            file.items.push(item);
+        }
+    }
+}
+
+/// The functions of an `extern` block; bindgen makes one block for each.
+fn declared(item: &Item) -> impl Iterator<Item = String> + '_ {
+    let items = match item {
+        Item::ForeignMod(block) => block.items.as_slice(),
+        _ => &[],
+    };
+    items.iter().filter_map(|item| match item {
+        ForeignItem::Fn(function) => Some(function.sig.ident.to_string()),
+        _ => None,
+    })
 }

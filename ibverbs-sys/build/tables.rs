@@ -113,6 +113,11 @@ impl<'a> Index<'a> {
                 }
                 Item::Const(item) => index.constants.push((item.ident.to_string(), &item.ty)),
                 Item::Type(item) => drop(index.integers.insert(item.ident.to_string(), &item.ty)),
+                // A function under the name that a macro gives it.
+                Item::Use(item) => {
+                    let text = item.tree.to_token_stream().to_string();
+                    index.functions.extend(text.split_once(" as ").map(|(_, name)| name.trim().to_owned()));
+                }
                 Item::ForeignMod(item) => {
                     for item in &item.items {
                         if let ForeignItem::Fn(item) = item {

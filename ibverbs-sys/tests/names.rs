@@ -66,6 +66,25 @@ fn all_functions_of_the_headers_are_bound() {
     }
 }
 
+/// Macros with parameters: each is a function here, a macro here, or one of those that mean nothing in Rust.
+#[test]
+fn no_macro_is_lost() {
+    const MACROS: [&str; 2] = ["verbs_get_ctx_op", "vext_field_avail"];
+    // Declarations in C's syntax, static providers, and fields of the device's own structs in C's syntax: the
+    // functions below the last kind, `_devx_set` and its like, are bound.
+    const NOT_RUST: [&str; 4] = ["RDMA_UAPI_PTR", "_RDMA_STATIC_PREFIX", "DEVX_", "__devx_"];
+
+    let bound: BTreeSet<&str> = bound::FUNCTIONS.iter().copied().chain(SHADOWED).chain(MACROS).collect();
+    let names = support::macros().into_iter().filter(|(_, has_parameters)| *has_parameters);
+    let lost: Vec<_> = names
+        .map(|(name, _)| name)
+        .filter(|name| {
+            !bound.contains(name.as_str()) && !NOT_RUST.iter().any(|start| name.starts_with(start))
+        })
+        .collect();
+    assert_eq!(lost, [""; 0], "defined in the headers, and not in the crate");
+}
+
 #[test]
 fn the_data_path_is_rust() {
     let hot = hot();
