@@ -2,6 +2,7 @@
 //! those is one of its jobs.
 
 mod kernel;
+mod program;
 mod setup;
 mod shell;
 mod vm;

@@ -1,7 +1,8 @@
 //! Getting kernels for the guests from a Debian-like distribution's packages.
 
 use super::needs::WantedKernel;
-use crate::kernel::{self, Kernel, search_path};
+use crate::kernel::{self, Kernel};
+use crate::program::search_path;
 use anyhow::{Context as _, Result, bail};
 use std::fs;
 use std::path::Path;

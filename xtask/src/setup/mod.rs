@@ -4,9 +4,9 @@ mod kernels;
 mod needs;
 mod probe;
 
+use crate::program;
 use anyhow::{Context as _, Result, bail};
 use needs::{NEEDS, Need, WantedKernel, wanted_kernels};
-use probe::has_program;
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -120,7 +120,7 @@ impl Missing {
 impl Manager {
     fn find() -> Option<Self> {
         let managers = [("apt-get", Self::Apt), ("dnf", Self::Dnf)];
-        managers.into_iter().find(|(program, _)| has_program(program)).map(|(_, manager)| manager)
+        managers.into_iter().find(|(name, _)| program::find(name).is_some()).map(|(_, manager)| manager)
     }
 
     fn install(self, missing: &Missing) -> Result<()> {
@@ -175,7 +175,7 @@ fn as_root(command: &[&str]) -> Result<()> {
     let is_root = fs::metadata("/proc/self").context("no /proc here")?.uid() == 0;
     // `env` is there only to have a program in either case.
     let by = if is_root { "env" } else { "sudo" };
-    if !has_program(by) {
+    if program::find(by).is_none() {
         bail!("run this as root, or install sudo:\n  {shown}");
     }
     println!("setup: {shown}");

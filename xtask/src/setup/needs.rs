@@ -81,7 +81,7 @@ pub(super) const NEEDS: &[Need] = &[
     },
     Need {
         what: "a static busybox (vm)",
-        probe: Probe::Program(&["busybox"]),
+        probe: Probe::StaticProgram("busybox"),
         apt: &["busybox-static"],
         dnf: &["busybox"],
     },

@@ -1,6 +1,6 @@
 //! Whether something is installed, by looking at files only: quick, and right whatever package brought them.
 
-use crate::kernel::search_path;
+use crate::program;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 pub(super) enum Probe {
     /// One of these programs can be run.
     Program(&'static [&'static str]),
+    /// This program can be run, and needs no libraries.
+    StaticProgram(&'static str),
     /// Each of these files is there. `*` in a path stands for any characters but `/`.
     Files(&'static [&'static str]),
     /// One of these files is there.
@@ -18,16 +20,12 @@ pub(super) enum Probe {
 impl Probe {
     pub(super) fn found(self) -> bool {
         match self {
-            Self::Program(names) => names.iter().any(|name| has_program(name)),
+            Self::Program(names) => names.iter().any(|name| program::find(name).is_some()),
+            Self::StaticProgram(name) => program::find(name).is_some_and(|path| program::is_static(&path)),
             Self::Files(patterns) => patterns.iter().all(|pattern| exists(pattern)),
             Self::AnyFile(patterns) => patterns.iter().any(|pattern| exists(pattern)),
         }
     }
-}
-
-/// Whether `name` would be found by a shell, root's folders included.
-pub(super) fn has_program(name: &str) -> bool {
-    std::env::split_paths(&search_path()).any(|folder| folder.join(name).is_file())
 }
 
 fn exists(pattern: &str) -> bool {

@@ -24,4 +24,5 @@ for d in proc sys dev; do
 done
 $b mount -t tmpfs tmpfs /new/run
 $b cp -r /ibv /new/run/ibv-vm
-exec $b switch_root /new /bin/sh /run/ibv-vm/guest.sh
+$b cp $b /new/run/ibv-vm/busybox
+exec $b switch_root /new /run/ibv-vm/busybox sh /run/ibv-vm/guest.sh

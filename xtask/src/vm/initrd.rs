@@ -1,6 +1,7 @@
 //! The guest's initial file system: an uncompressed `newc` cpio archive.
 
-use crate::kernel::{Kernel, search_path};
+use crate::kernel::Kernel;
+use crate::program;
 use anyhow::{Context as _, Result, bail};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -32,16 +33,10 @@ pub(super) fn build(kernel: &Kernel, files: &[(&str, &[u8])]) -> Result<Vec<u8>>
 }
 
 fn busybox() -> Result<Vec<u8>> {
-    let path = std::env::split_paths(&search_path())
-        .map(|folder| folder.join("busybox"))
-        .find(|path| path.is_file())
-        .context("busybox is missing; run `cargo xtask setup`")?;
-    let content = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
-    // A dynamic program names its loader; the initrd has none.
-    if content.windows(8).take(1 << 16).any(|window| window == b"/ld-linu" || window == b"/ld-musl") {
-        bail!("{} is not a static program; run `cargo xtask setup`", path.display());
-    }
-    Ok(content)
+    let path = program::find("busybox")
+        .filter(|path| program::is_static(path))
+        .context("a static busybox is missing; run `cargo xtask setup`")?;
+    fs::read(&path).with_context(|| format!("cannot read {}", path.display()))
 }
 
 /// The module's name in the archive, without the suffix of a compression that is undone here.

@@ -10,6 +10,7 @@ mod qemu;
 mod stream;
 
 use crate::kernel::{self, Kernel};
+use crate::program;
 use crate::shell::push_quoted;
 use anyhow::{Context as _, Result, bail};
 use qemu::{Channels, Qemu};
@@ -140,7 +141,7 @@ pub(crate) fn environment() -> Vec<(OsString, OsString)> {
         .filter(|(name, _)| !about_xtask.iter().any(|prefix| name.to_string_lossy().starts_with(prefix)))
         .filter(|(name, _)| name != "PATH" && name != "OLDPWD")
         .collect();
-    variables.push(("PATH".into(), kernel::search_path()));
+    variables.push(("PATH".into(), program::search_path()));
     variables
 }
 

@@ -1,6 +1,7 @@
 //! The QEMU process and the channels between it and us.
 
-use crate::kernel::{Kernel, search_path};
+use crate::kernel::Kernel;
+use crate::program::search_path;
 use anyhow::{Context as _, Result, bail};
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File};
@@ -111,6 +112,7 @@ fn arguments(kernel: &Kernel, accelerator: &str, sockets: &[(UnixListener, PathB
         "tcg" => "tcg,thread=multi",
         other => other,
     };
+    // Without five-level page tables an emulated processor walks them faster.
     let mut arguments: Vec<OsString> = [
         "-nodefaults",
         "-no-user-config",
@@ -122,13 +124,13 @@ fn arguments(kernel: &Kernel, accelerator: &str, sockets: &[(UnixListener, PathB
         "-m",
         "3G",
         "-cpu",
-        "max",
+        "max,la57=off",
     ]
     .map(OsString::from)
     .to_vec();
     let mut option = |name: &str, value: OsString| arguments.extend([name.into(), value]);
     option("-accel", accelerator.into());
-    option("-kernel", kernel.image.clone().into());
+    option("-kernel", kernel.boot_image().into());
     // The initrd is our unlinked file.
     option("-initrd", "/proc/self/fd/0".into());
     option("-append", KERNEL_ARGUMENTS.into());

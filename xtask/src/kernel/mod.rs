@@ -1,8 +1,10 @@
 //! The kernels a guest can boot: those the system has installed and those that `setup` unpacked.
 
+mod image;
+
+use crate::program::search_path;
 use anyhow::{Context as _, Result, bail};
 use std::cmp::Ordering;
-use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -81,6 +83,24 @@ impl Kernel {
         self.version.strip_prefix(series).is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_digit()))
     }
 
+    /// The file to give to QEMU: unpacked, and kept so, where that works.
+    pub(crate) fn boot_image(&self) -> PathBuf {
+        let unpacked = || {
+            let folder = store()?.join(&self.version);
+            let target = folder.join("vmlinux");
+            let changed = |path: &Path| fs::metadata(path).and_then(|metadata| metadata.modified());
+            let is_fresh =
+                changed(&target).is_ok_and(|ours| changed(&self.image).is_ok_and(|image| image <= ours));
+            if !is_fresh {
+                fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+                image::unpack(&self.image, &target)?;
+            }
+            Ok::<_, anyhow::Error>(target)
+        };
+        // Any image boots, if more slowly.
+        unpacked().unwrap_or_else(|_| self.image.clone())
+    }
+
     fn has(&self, module: &str) -> bool {
         let list = self.base.join("lib/modules").join(&self.version).join("modules.dep");
         fs::read_to_string(list).is_ok_and(|list| list.contains(&format!("/{module}.ko")))
@@ -115,16 +135,6 @@ impl Kernel {
         }
         Ok(files)
     }
-}
-
-/// The caller's `PATH` with the folders that only root's has on some systems.
-pub(crate) fn search_path() -> OsString {
-    let mut path = std::env::var_os("PATH").unwrap_or_default();
-    if !path.is_empty() {
-        path.push(":");
-    }
-    path.push("/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin");
-    path
 }
 
 fn names(folder: &Path) -> Vec<String> {
