@@ -5,6 +5,7 @@ mod kernel;
 mod program;
 mod setup;
 mod shell;
+mod test;
 mod vm;
 
 use std::ffi::OsString;
@@ -27,6 +28,7 @@ fn main() -> ExitCode {
     let rest: Vec<OsString> = arguments.collect();
     let result = match command.to_str() {
         Some("setup") => setup::command(rest),
+        Some("test") => test::command(rest),
         Some("vm") => vm::command(rest),
         Some("--help" | "-h" | "help") => {
             println!("{HELP}");

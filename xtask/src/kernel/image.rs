@@ -79,8 +79,7 @@ fn payload(image: &[u8]) -> Option<&[u8]> {
 
 fn boots_directly(elf: &[u8]) -> bool {
     // The notes lie between the sections of the kernel's text and data; a search is as sure as following the headers.
-    elf.starts_with(b"\x7fELF")
-        && elf.windows(16).step_by(4).any(|window| PVH_NOTES.contains(&window))
+    elf.starts_with(b"\x7fELF") && elf.windows(16).step_by(4).any(|window| PVH_NOTES.contains(&window))
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use crate::program;
 use crate::shell::push_quoted;
 use anyhow::{Context as _, Result, bail};
 use qemu::{Channels, Qemu};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, Read as _, Write};
 use std::os::unix::net::UnixStream;
@@ -136,13 +136,19 @@ pub(crate) fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
 
 /// What a command in the guest gets of our environment: all but what Cargo set for xtask itself.
 pub(crate) fn environment() -> Vec<(OsString, OsString)> {
-    let about_xtask = ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_", "CARGO_CRATE_", "CARGO_PRIMARY_"];
     let mut variables: Vec<_> = std::env::vars_os()
-        .filter(|(name, _)| !about_xtask.iter().any(|prefix| name.to_string_lossy().starts_with(prefix)))
-        .filter(|(name, _)| name != "PATH" && name != "OLDPWD")
+        .filter(|(name, _)| !is_about_xtask(name) && name != "PATH" && name != "OLDPWD")
         .collect();
     variables.push(("PATH".into(), program::search_path()));
     variables
+}
+
+/// Whether `cargo run` sets this variable to tell a program about its own package.
+pub(crate) fn is_about_xtask(name: &OsStr) -> bool {
+    let name = name.to_string_lossy();
+    ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_", "CARGO_CRATE_", "CARGO_PRIMARY_"]
+        .iter()
+        .any(|prefix| name.starts_with(prefix))
 }
 
 impl Ended {
@@ -152,6 +158,19 @@ impl Ended {
             How::Exited(status) => *status,
             How::TimedOut => TIMED_OUT,
             How::Died | How::NoBoot(_) | How::OutputClosed => DIED,
+        }
+    }
+
+    /// Ok if the command succeeded, else what happened.
+    pub(crate) fn verdict(&self) -> Result<(), String> {
+        match &self.how {
+            How::Exited(0) => Ok(()),
+            How::Exited(status) if *status > 128 => Err(format!("signal {}", status - 128)),
+            How::Exited(status) => Err(format!("exit status {status}")),
+            How::TimedOut => Err("did not end in time".into()),
+            How::Died => Err("the guest panicked".into()),
+            How::NoBoot(reason) => Err(format!("the guest did not come up: {reason}")),
+            How::OutputClosed => Err("its output could not be written".into()),
         }
     }
 
