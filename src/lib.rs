@@ -31,13 +31,14 @@ pub use error::{CloseError, Error, Refused, Result, TransitionError, VerbError};
 pub use ibv_sys as sys;
 pub use mr::{
     Buffer, HugePages, Kind, Local, MemoryRegion, MrSlice, MrU64, Pages, PagesBuilder, RangeError, RawBuffer,
-    RawMemory, Remote, RemoteAccess, RemoteRegion, RemoteSlice, RemoteU64,
+    RawMemory, Remote, RemoteAccess, RemoteRegion, RemoteSlice, RemoteU64, Shared,
 };
 pub use parent::Parent;
 pub use pd::ProtectionDomain;
 pub use qp::{
-    Backend, Basic, Connection, DynQueuePair, Extended, InitAttr, OwnedQp, PostRecv, PostSend, QpAttr,
-    QpCaps, QpState, QueuePair, QueuePairBuilder, Rc, Transport, Uc, Ud, UdInitAttr, state,
+    Atomics, Backend, Basic, Connected, Connection, Datagram, DynQueuePair, Extended, InitAttr, OwnedQp,
+    PostRecv, PostSend, QpAttr, QpCaps, QpState, QueuePair, QueuePairBuilder, Rc, RdmaRead, RdmaWrite,
+    Transport, Uc, Ud, UdInitAttr, state,
 };
 pub use wr::{
     Address, Batch, BatchStorage, CmpSwp, Empty, FetchAdd, Gather, Inline, PostError, Prepared, Read, Recv,
