@@ -56,7 +56,7 @@ pub enum Error {
         "the completion queue has room for {free} of its {capacity} entries, the queue pair needs {needed}: \
          create it with at least {} entries (`QueuePairBuilder::cq_entries` tells the need), or overcommit it \
          on purpose with `CompletionQueueBuilder::overcommit`",
-        capacity - free + needed
+        capacity.saturating_sub(*free).saturating_add(*needed)
     )]
     CqRoom {
         /// Entries that the queue pair's queues can fill.

@@ -8,6 +8,12 @@
 //! | `post` | posting requests |
 //! | `dynamic` | the state as a value, for struct fields |
 //! | `core` | the C object |
+//!
+//! # Safety
+//!
+//! Only that a [`QueuePair`] may be sent and shared between threads is said here.
+
+#![expect(unsafe_code, reason = "the Safety section above")]
 
 pub mod attr;
 mod builder;
@@ -119,6 +125,13 @@ pub struct QueuePair<'a, T: Transport = Rc, S: State = Rts, B: Backend = Basic> 
     _is: PhantomData<(T, S, B)>,
     _invariant: Invariant<'a>,
 }
+
+// SAFETY: the pointers in it lead to the queue pair that `core` owns and to its context, which may be used from all
+// threads; what is posted names regions and handles that may be as well. Where a backend needs to be alone, posting
+// takes `&mut`.
+unsafe impl<T: Transport, S: State, B: Backend> Send for QueuePair<'_, T, S, B> {}
+// SAFETY: as above; the provider locks the queues (a queue pair of a thread domain, where it does not, is none of these).
+unsafe impl<T: Transport, S: State, B: Backend> Sync for QueuePair<'_, T, S, B> {}
 
 /// A queue pair that shares its parents, so that it can be stored and sent.
 pub type OwnedQp<T = Rc, S = Rts, B = Basic> = QueuePair<'static, T, S, B>;
@@ -263,5 +276,18 @@ impl fmt::Debug for QpAttr {
             .field("state", &self.state())
             .field("caps", &self.caps())
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queue_pairs_are_sent_and_shared_between_threads() {
+        fn all<Q: Send + Sync>() {}
+        all::<OwnedQp>();
+        all::<OwnedQp<Ud, state::Reset, Extended>>();
+        all::<DynQueuePair<'static, Uc>>();
     }
 }
