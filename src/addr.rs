@@ -325,7 +325,7 @@ impl Endpoint {
         let bad = || {
             Error::invalid(
                 "the peer's address",
-                String::from_utf8_lossy(wire),
+                format_args!("\"{}\"", wire.escape_ascii()),
                 "LLLL:QQQQQQ:PPPPPP:GID in hex",
             )
         };

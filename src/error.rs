@@ -54,7 +54,7 @@ pub enum Error {
     /// The queue pair's queues could overrun the completion queue.
     #[error(
         "the completion queue has room for {free} of its {capacity} entries, the queue pair needs {needed}: \
-         create it with at least {} entries (`QueuePairBuilder::cq_entries` tells the need), or overcommit it \
+         create it with at least {} entries (`CompletionQueue::entries_for` tells the need), or overcommit it \
          on purpose with `CompletionQueueBuilder::overcommit`",
         capacity.saturating_sub(*free).saturating_add(*needed)
     )]
