@@ -11,7 +11,7 @@ mod common;
 
 use std::process::ExitCode;
 
-use common::{Game, Memory, OnlyPeer, Options, OutOfBand, Program, Result};
+use common::{Game, Memory, Options, OutOfBand, Program, Result};
 use ibv::state::{Reset, Rts};
 use ibv::{Backend, Connection, InitAttr, LocalPort, PostSend, QueuePair, Rc, random_psn};
 
@@ -67,5 +67,5 @@ where
     })?;
 
     let max_inline = qp.max_inline();
-    game.play(&mut qp, &OnlyPeer::new(), max_inline)
+    game.play(&mut qp, &(), max_inline)
 }

@@ -1,10 +1,8 @@
-//! What every program here does the same way: one line on standard error when something fails, and picking a device.
+//! What every program here does the same way: one line on standard error when something fails.
 
 use std::error::Error;
 use std::io::{self, Write};
 use std::process::ExitCode;
-
-use ibv::Context;
 
 /// Any failure: all that is done with it is to tell it.
 pub(crate) type Result<T> = std::result::Result<T, Box<dyn Error>>;
@@ -18,14 +16,6 @@ pub(crate) fn main(name: &str, run: impl FnOnce() -> Result<()>) -> ExitCode {
             let _ = writeln!(io::stderr(), "{name}: {error}");
             ExitCode::FAILURE
         }
-    }
-}
-
-/// Opens the device of that name, else the first one.
-pub(crate) fn open(name: Option<&str>) -> Result<Context> {
-    match name {
-        Some(name) => Ok(Context::open(name)?),
-        None => Ok(ibv::devices()?.iter().next().ok_or(NO_DEVICE)?.open()?),
     }
 }
 

@@ -1,7 +1,5 @@
 //! The game itself: the client serves, each side answers, and after so many exchanges it is over.
 
-use std::marker::PhantomData;
-
 use ibv::qp::Connected;
 use ibv::{
     CompletionQueue, Gather, Inline, PostRecv, PostSend, Send, SendRequest, Transport, WorkCompletion, send,
@@ -16,26 +14,14 @@ use super::{Options, Result};
 /// The id of every send.
 const SEND: u64 = 2;
 
-/// How a message finds the peer.
-pub(crate) trait Peer<'a> {
-    type Transport: Transport;
-
+/// How a message on a queue pair of transport `T` finds the peer.
+pub(crate) trait Peer<'a, T: Transport> {
     /// The message with its destination.
-    fn address<D: Gather<'a>>(&self, message: Send<D>) -> impl SendRequest<'a, Self::Transport>;
+    fn address<D: Gather<'a>>(&self, message: Send<D>) -> impl SendRequest<'a, T>;
 }
 
-/// The one peer of a connected queue pair.
-pub(crate) struct OnlyPeer<T>(PhantomData<T>);
-
-impl<T> OnlyPeer<T> {
-    pub(crate) fn new() -> Self {
-        Self(PhantomData)
-    }
-}
-
-impl<'a, T: Connected> Peer<'a> for OnlyPeer<T> {
-    type Transport = T;
-
+/// A connected queue pair has one peer: there is nothing to say.
+impl<'a, T: Connected> Peer<'a, T> for () {
     fn address<D: Gather<'a>>(&self, message: Send<D>) -> impl SendRequest<'a, T> {
         message
     }
@@ -68,8 +54,8 @@ impl<'a> Game<'a> {
     /// Plays all exchanges and prints how long they took. Messages of up to `max_inline` bytes travel in the requests.
     pub(crate) fn play<Q, P>(&self, queue: &mut Q, peer: &P, max_inline: u32) -> Result<()>
     where
-        P: Peer<'a>,
-        Q: PostSend<'a, Transport = P::Transport> + PostRecv<'a>,
+        Q: PostSend<'a> + PostRecv<'a>,
+        P: Peer<'a, Q::Transport>,
     {
         let Options { size, iters, rx_depth, .. } = *self.options;
         let message = self.memory.message()?;

@@ -23,7 +23,7 @@ mod report;
 
 pub(crate) use cli::Result;
 pub(crate) use exchange::OutOfBand;
-pub(crate) use game::{Game, OnlyPeer};
+pub(crate) use game::Game;
 pub(crate) use memory::Memory;
 pub(crate) use options::{Options, Program};
 
@@ -42,7 +42,10 @@ pub(crate) fn main(program: &Program, run: impl FnOnce(&Options) -> Result<()>) 
 
 /// Opens the device and finds out our side of the path.
 pub(crate) fn open(options: &Options) -> Result<(Context, LocalPort)> {
-    let ctx = cli::open(options.device.as_deref())?;
+    let ctx = match &options.device {
+        Some(name) => Context::open(name)?,
+        None => ibv::devices()?.iter().next().ok_or(cli::NO_DEVICE)?.open()?,
+    };
     if options.device.is_none() {
         writeln!(io::stderr(), "using {}, the first device (--ib-dev names another)", ctx.device_name())?;
     }
