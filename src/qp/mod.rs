@@ -239,6 +239,11 @@ impl QpAttr {
         QpState(self.attr.qp_state)
     }
 
+    /// Whether its send queue, stopped by [`sqd`](QueuePair::sqd), has requests under way.
+    pub fn is_draining(&self) -> bool {
+        self.attr.sq_draining != 0
+    }
+
     /// The sizes of its queues.
     pub fn caps(&self) -> QpCaps {
         QpCaps::from_c(&self.attr.cap)
