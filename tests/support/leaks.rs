@@ -1,13 +1,11 @@
-//! What this process holds: open files, and objects in the kernel.
+//! What is held: open files, and objects in the kernel.
 
-use std::fmt::Write as _;
+#![allow(dead_code, reason = "each test program uses a part of it")]
+
 use std::io::Write as _;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
-
-/// What `rdma resource show` tells of.
-const OBJECTS: [&str; 5] = ["ctx", "pd", "mr", "cq", "qp"];
 
 /// How long the kernel may take to clean up.
 const LIMIT: Duration = Duration::from_secs(5);
@@ -19,18 +17,33 @@ pub(crate) fn skip(reason: &str) {
     writeln!(std::io::stderr(), "ibv-skip: {test}: {reason}").unwrap();
 }
 
-/// How many of each this process holds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Open files of this process, and objects of the device.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Counts {
     files: usize,
-    objects: [usize; OBJECTS.len()],
+    /// As `rdma resource show` prints them. They are those of all processes: it tells the thread that made an object,
+    /// but not once that has ended.
+    objects: String,
 }
 
 impl Counts {
     pub(crate) fn now() -> Self {
         // the listing itself is one of them, always
         let files = std::fs::read_dir("/proc/self/fd").unwrap().count();
-        Self { files, objects: objects_of(std::process::id()) }
+        let device = std::env::var("IBV_TEST_DEVICE").unwrap();
+        let output = Command::new("rdma").args(["resource", "show", &device]).output();
+        let output = output.expect("`rdma` of iproute2");
+        assert!(output.status.success(), "{output:?}");
+        Self { files, objects: String::from_utf8(output.stdout).unwrap().trim().to_owned() }
+    }
+
+    /// How many objects of that kind (`ctx`, `pd`, `mr`, `cq`, `qp`) there are.
+    pub(crate) fn of(&self, kind: &str) -> u32 {
+        let mut words = self.objects.split_whitespace().skip_while(|&word| word != kind);
+        words
+            .nth(1)
+            .and_then(|count| count.parse().ok())
+            .unwrap_or_else(|| panic!("{kind}: {}", self.objects))
     }
 
     /// The counts are, or soon become, these again.
@@ -41,31 +54,8 @@ impl Counts {
             if now == *self {
                 return;
             }
-            assert!(start.elapsed() < LIMIT, "left behind ({OBJECTS:?}): before {self:?}, after {now:?}");
+            assert!(start.elapsed() < LIMIT, "left behind: before {self:?}, after {now:?}");
             thread::sleep(Duration::from_millis(50));
         }
     }
-}
-
-/// How many of each kind of object the kernel holds for that process.
-pub(crate) fn objects_of(pid: u32) -> [usize; OBJECTS.len()] {
-    let mut questions = String::new();
-    for object in OBJECTS {
-        writeln!(questions, "resource show {object}").unwrap();
-    }
-    // one process for all: under emulation, starting one takes longer than all else here
-    let mut rdma = Command::new("rdma")
-        .args(["-j", "-b", "-"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("`rdma` of iproute2");
-    rdma.stdin.take().unwrap().write_all(questions.as_bytes()).unwrap();
-    let output = rdma.wait_with_output().unwrap();
-    assert!(output.status.success());
-    let text = String::from_utf8(output.stdout).unwrap();
-    let answers: Vec<&str> = text.lines().filter(|line| line.starts_with('[')).collect();
-    assert_eq!(answers.len(), OBJECTS.len(), "{text}");
-    let (inside, last) = (format!("\"pid\":{pid},"), format!("\"pid\":{pid}}}"));
-    std::array::from_fn(|at| answers[at].matches(&inside).count() + answers[at].matches(&last).count())
 }

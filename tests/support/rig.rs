@@ -105,6 +105,14 @@ pub(crate) fn roomy<'p, T: Transport, B: Backend>(
 }
 
 impl Parts<'_> {
+    /// Takes all completions off the queues: only then do dropped queue pairs give their room back.
+    pub(crate) fn sweep(&self) {
+        for cq in [&self.a_cq, &self.b_cq] {
+            let mut wcs = [WorkCompletion::default(); 64];
+            while !cq.poll(&mut wcs).unwrap().is_empty() {}
+        }
+    }
+
     /// A region of zeros.
     pub(crate) fn zeros(&self, len: usize) -> MemoryRegion<'_, Local> {
         self.pd.alloc_local(len).unwrap()

@@ -1,0 +1,92 @@
+//! This test program once more, in a process of its own, for one test.
+
+use std::env::{current_exe, var_os};
+use std::io::{BufRead as _, BufReader, Write as _, stdin};
+use std::process::{ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+use std::thread;
+
+const CHILD: &str = "IBV_TEST_CHILD";
+const MARK: &str = "ibv-child: ";
+
+/// Whether this is the process that [`Child::start`] started.
+pub(crate) fn is_child() -> bool {
+    var_os(CHILD).is_some()
+}
+
+/// In the child: tells its parent.
+pub(crate) fn tell(text: &str) {
+    // the harness has begun this line
+    println!("\n{MARK}{text}");
+}
+
+/// In the child: what its parent told.
+pub(crate) fn listen() -> String {
+    let mut line = String::new();
+    stdin().read_line(&mut line).unwrap();
+    line.trim_end().to_owned()
+}
+
+/// The test that calls it, in another process. Killed when dropped.
+pub(crate) struct Child {
+    process: std::process::Child,
+    to: ChildStdin,
+    from: BufReader<ChildStdout>,
+}
+
+impl Child {
+    /// Starts it by `wrapper`, a command that takes a command.
+    pub(crate) fn start(wrapper: &[&str]) -> Self {
+        let exe = current_exe().unwrap();
+        let mut command = match wrapper {
+            [] => Command::new(exe),
+            [first, rest @ ..] => {
+                let mut command = Command::new(first);
+                command.args(rest).arg(exe);
+                command
+            }
+        };
+        let test = thread::current().name().unwrap().to_owned();
+        let mut process = command
+            .args(["--exact", &test, "--nocapture", "--test-threads=1"])
+            .env(CHILD, "1")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let (to, from) = (process.stdin.take().unwrap(), process.stdout.take().unwrap());
+        Self { process, to, from: BufReader::new(from) }
+    }
+
+    pub(crate) fn tell(&mut self, text: &str) {
+        writeln!(self.to, "{text}").unwrap();
+    }
+
+    /// The next that it [tells](tell).
+    pub(crate) fn listen(&mut self) -> String {
+        let mut line = String::new();
+        while self.from.read_line(&mut line).unwrap() > 0 {
+            if let Some(text) = line.strip_prefix(MARK) {
+                return text.trim_end().to_owned();
+            }
+            line.clear();
+        }
+        panic!("the child ended: {:?}", self.process.wait());
+    }
+
+    pub(crate) fn kill(&mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+    }
+
+    pub(crate) fn wait(mut self) -> ExitStatus {
+        self.process.wait().unwrap()
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        // it may have ended already
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
