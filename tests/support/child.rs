@@ -1,9 +1,13 @@
 //! This test program once more, in a process of its own, for one test.
 
+#![allow(dead_code, reason = "each test program uses a part of it")]
+
 use std::env::{current_exe, var_os};
 use std::io::{BufRead as _, BufReader, Write as _, stdin};
 use std::process::{ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::thread;
+
+use crate::rig::{Rig, checked};
 
 const CHILD: &str = "IBV_TEST_CHILD";
 const MARK: &str = "ibv-child: ";
@@ -11,6 +15,21 @@ const MARK: &str = "ibv-child: ";
 /// Whether this is the process that [`Child::start`] started.
 pub(crate) fn is_child() -> bool {
     var_os(CHILD).is_some()
+}
+
+/// Runs a scenario that leaks on purpose in a child, which must succeed, and whose end must clear it all away. (The
+/// rings of a forgotten queue are mapped, and keep the device open, as long as their process lives.)
+pub(crate) fn leaking(run: impl FnOnce(&Rig)) {
+    if is_child() {
+        return run(&Rig::open());
+    }
+    within(&[]);
+}
+
+/// Runs the test that calls it once more in a process by `wrapper`, a command that takes a command, where it must
+/// succeed.
+pub(crate) fn within(wrapper: &[&str]) {
+    checked(|| assert!(Child::start(wrapper).wait().success()));
 }
 
 /// In the child: tells its parent.
@@ -34,7 +53,7 @@ pub(crate) struct Child {
 }
 
 impl Child {
-    /// Starts it by `wrapper`, a command that takes a command.
+    /// Starts it, as [`within`].
     pub(crate) fn start(wrapper: &[&str]) -> Self {
         let exe = current_exe().unwrap();
         let mut command = match wrapper {

@@ -2,13 +2,8 @@
 
 use ibv::{CompletionChannel, Context, Error, MemoryRegion, Pages};
 
-use crate::child::{Child, is_child};
-use crate::rig::{Rig, checked, device_name, scenario};
-
-/// Runs the test once more in a process by `wrapper`, where it must succeed.
-fn within(wrapper: &[&str]) {
-    checked(|| assert!(Child::start(wrapper).wait().success()));
-}
+use crate::child::{is_child, within};
+use crate::rig::{Rig, device_name, scenario};
 
 #[test]
 fn the_limit_of_locked_memory_is_told_with_its_name() {
