@@ -326,7 +326,7 @@ impl Endpoint {
             Error::invalid(
                 "the peer's address",
                 format_args!("\"{}\"", wire.escape_ascii()),
-                "LLLL:QQQQQQ:PPPPPP:GID in hex",
+                "not of the form LLLL:QQQQQQ:PPPPPP:GID in hex",
             )
         };
         let text = std::str::from_utf8(wire).map_err(|_| bad())?.trim_end_matches('\0');

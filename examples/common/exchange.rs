@@ -133,7 +133,10 @@ impl Talk {
         while !rest.is_empty() {
             let left = self.patience.map(|patience| patience.saturating_sub(started.elapsed()));
             if left == Some(Duration::ZERO) {
-                return Err(format!("the peer is connected by TCP, but did not say {what} in time").into());
+                return Err(format!(
+                    "the peer is connected by TCP, but did not say {what} in time (--idle-timeout)"
+                )
+                .into());
             }
             self.stream.set_read_timeout(left)?;
             match self.stream.read(rest) {

@@ -2,7 +2,8 @@
 
 use ibv::qp::Connected;
 use ibv::{
-    CompletionQueue, Gather, Inline, PostRecv, PostSend, Send, SendRequest, Transport, WorkCompletion, send,
+    CompletionQueue, Gather, Inline, PostRecv, PostSend, Send, SendRequest, Transport, WcStatus,
+    WorkCompletion, send,
 };
 
 use super::completions::Completions;
@@ -62,7 +63,7 @@ impl<'a> Game<'a> {
         let mut inline = if size <= max_inline as usize { vec![0; size] } else { Vec::new() };
         let mut payload = Payload::new(self.options)?;
         let mut completions = Completions::new(self.cq, self.options);
-        let mut stopwatch = Stopwatch::start(self.options);
+        let mut stopwatch = Stopwatch::start(self.options)?;
 
         let mut serve = |queue: &mut Q, payload: &mut Option<Payload>, round| -> Result<()> {
             if let Some(payload) = payload {
@@ -113,8 +114,14 @@ impl<'a> Game<'a> {
     /// Whether it is a receive that completed, else it is the send.
     fn is_receive(&self, completion: &WorkCompletion) -> Result<bool> {
         let is_receive = completion.id() == RECEIVE;
-        let what = if is_receive { "receive" } else { "send" };
-        let done = completion.result().map_err(|error| format!("a {what} failed: {error}"))?;
+        let done = completion.result().map_err(|error| {
+            let what = if is_receive { "receive" } else { "send" };
+            let hint = match error.status {
+                WcStatus::RETRY_EXC_ERR | WcStatus::WR_FLUSH_ERR => "",
+                _ => " (do both sides have the same --size?)",
+            };
+            format!("a {what} failed: {error}{hint}")
+        })?;
         let due = self.memory.received_len();
         match done.byte_len() {
             Some(len) if len as usize != due => {

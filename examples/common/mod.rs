@@ -49,8 +49,14 @@ pub(crate) fn open(options: &Options) -> Result<(Context, LocalPort)> {
     if options.device.is_none() {
         writeln!(io::stderr(), "using {}, the first device (--ib-dev names another)", ctx.device_name())?;
     }
+    let ports = ctx.device_attr().phys_port_cnt();
+    if u32::from(options.ib_port) > ports {
+        return Err(format!("--ib-port {}: {} has {ports}", options.ib_port, ctx.device_name()).into());
+    }
     let local = match options.gid_index {
-        Some(index) => ctx.local_port_with_gid(options.ib_port, index)?,
+        Some(index) => ctx
+            .local_port_with_gid(options.ib_port, index)
+            .map_err(|error| format!("{error}; {}", filled_gids(&ctx, options.ib_port)))?,
         None => ctx.local_port(options.ib_port)?,
     };
     let longest = ctx.query_port(options.ib_port)?.max_msg_sz();
@@ -62,18 +68,31 @@ pub(crate) fn open(options: &Options) -> Result<(Context, LocalPort)> {
     Ok((ctx, local))
 }
 
+/// Which entries of the port's GID table can be used.
+fn filled_gids(ctx: &Context, port: u8) -> String {
+    let table = ctx.gid_table().unwrap_or_default();
+    let of_port = table.iter().filter(|entry| entry.port == u32::from(port));
+    let entries: Vec<_> = of_port.map(|entry| format!("{} ({})", entry.index, entry.gid)).collect();
+    match entries.as_slice() {
+        [] => "this port has no GID".to_owned(),
+        entries => format!("--gid-idx can be {}", entries.join(", ")),
+    }
+}
+
 /// The completion queue for one send and all receives; its events go to `channel`.
 pub(crate) fn create_cq<'a>(
     ctx: &'a Context,
     channel: Option<&'a CompletionChannel<'a>>,
     options: &Options,
 ) -> Result<CompletionQueue<'a>> {
-    let entries = CompletionQueue::entries_for(1) + CompletionQueue::entries_for(options.rx_depth);
+    let entries =
+        CompletionQueue::entries_for(1).saturating_add(CompletionQueue::entries_for(options.rx_depth));
     let builder = CompletionQueue::builder(ctx, entries);
-    Ok(match channel {
-        Some(channel) => builder.channel(channel).build()?,
-        None => builder.build()?,
-    })
+    let built = match channel {
+        Some(channel) => builder.channel(channel).build(),
+        None => builder.build(),
+    };
+    Ok(built.map_err(|error| format!("--rx-depth {}: {error}", options.rx_depth))?)
 }
 
 /// Prints our own address.

@@ -1,5 +1,6 @@
 //! The command line: that of the `ibv_*_pingpong` programs, as far as it means something here.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use ibv::Mtu;
@@ -81,7 +82,7 @@ impl Options {
         Self::parse_from(program, lexopt::Parser::from_env())
     }
 
-    fn parse_from(program: &Program, mut arguments: lexopt::Parser) -> Result<Option<Self>> {
+    fn parse_from(program: &Program, mut args: lexopt::Parser) -> Result<Option<Self>> {
         let mut options = Self {
             host: None,
             port: 18515,
@@ -99,55 +100,54 @@ impl Options {
             latency: false,
             patience: Some(Duration::from_secs(10)),
         };
-        while let Some(argument) = arguments.next()? {
+        while let Some(argument) = args.next()? {
             match argument {
-                Short('p') | Long("port") => options.port = number(&mut arguments, "--port", 1)?,
-                Short('d') | Long("ib-dev") => options.device = Some(arguments.value()?.string()?),
-                Short('i') | Long("ib-port") => options.ib_port = number(&mut arguments, "--ib-port", 1)?,
+                Short('p') | Long("port") => options.port = number(&mut args, "--port", 1..=65535)?,
+                Short('d') | Long("ib-dev") => options.device = Some(args.value()?.string()?),
+                Short('i') | Long("ib-port") => options.ib_port = number(&mut args, "--ib-port", 1..=255)?,
                 Short('g') | Long("gid-idx") => {
-                    options.gid_index = Some(number(&mut arguments, "--gid-idx", 0)?);
+                    options.gid_index = Some(number(&mut args, "--gid-idx", 0..=255)?);
                 }
-                Short('s') | Long("size") => options.size = number(&mut arguments, "--size", 1)?,
+                Short('s') | Long("size") => options.size = number(&mut args, "--size", 1..=1 << 31)?,
                 Short('m') | Long("mtu") if program.has_mtu => {
-                    let bytes = number(&mut arguments, "--mtu", 0)?;
+                    let bytes = number(&mut args, "--mtu", 0..=4096)?;
                     options.mtu = Mtu::from_bytes(bytes)
                         .ok_or_else(|| format!("--mtu {bytes}: 256, 512, 1024, 2048 or 4096"))?;
                 }
-                Short('r') | Long("rx-depth") => options.rx_depth = number(&mut arguments, "--rx-depth", 1)?,
-                Short('n') | Long("iters") => options.iters = number(&mut arguments, "--iters", 1)?,
-                Short('l') | Long("sl") => options.sl = number(&mut arguments, "--sl", 0)?,
+                Short('r') | Long("rx-depth") => {
+                    options.rx_depth = number(&mut args, "--rx-depth", 1..=MANY)?;
+                }
+                Short('n') | Long("iters") => options.iters = number(&mut args, "--iters", 1..=MANY)?,
+                Short('l') | Long("sl") => options.sl = number(&mut args, "--sl", 0..=15)?,
                 Short('e') | Long("events") => options.events = true,
                 Short('c') | Long("chk") => options.check = true,
                 Short('N') | Long("new_send" | "use-new-send") => options.extended = true,
                 Long("latency") => options.latency = true,
-                Long("idle-timeout") => options.patience = patience(&mut arguments)?,
+                Long("idle-timeout") => options.patience = patience(&mut args)?,
                 Short('h') | Long("help") => return Ok(None),
                 Value(host) if options.host.is_none() => options.host = Some(host.string()?),
                 other => return Err(not_ours(other)),
             }
         }
-        if options.sl > 15 {
-            return Err(format!("--sl {}: at most 15", options.sl).into());
-        }
         Ok(Some(options))
     }
 }
 
-/// The option's value, which is at least `least`.
-fn number<N>(arguments: &mut lexopt::Parser, option: &str, least: u8) -> Result<N>
-where
-    N: TryFrom<u64> + PartialOrd + From<u8>,
-{
-    let value = arguments.value()?.string()?;
-    let number = value.parse().ok().and_then(|number: u64| N::try_from(number).ok());
-    match number {
-        Some(number) if number >= N::from(least) => Ok(number),
-        _ => Err(format!("{option} {value}: a number of at least {least} that is not too large").into()),
+/// Of something that is counted in 32 bits.
+const MANY: u64 = u32::MAX as u64;
+
+/// The option's value, which is in `range`.
+fn number<N: TryFrom<u64>>(args: &mut lexopt::Parser, option: &str, range: RangeInclusive<u64>) -> Result<N> {
+    let value = args.value()?.string()?;
+    let number = value.parse().ok().filter(|number| range.contains(number));
+    match number.and_then(|number| N::try_from(number).ok()) {
+        Some(number) => Ok(number),
+        None => Err(format!("{option} {value}: a number from {} to {}", range.start(), range.end()).into()),
     }
 }
 
-fn patience(arguments: &mut lexopt::Parser) -> Result<Option<Duration>> {
-    let value = arguments.value()?.string()?;
+fn patience(args: &mut lexopt::Parser) -> Result<Option<Duration>> {
+    let value = args.value()?.string()?;
     let seconds = value.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     match seconds {
         Some(Duration::ZERO) => Ok(None),

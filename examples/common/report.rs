@@ -26,10 +26,16 @@ pub(crate) struct Stopwatch {
 }
 
 impl Stopwatch {
-    pub(crate) fn start(options: &Options) -> Self {
-        // a stamp more than round trips; all of the memory before the start
-        let count = if options.latency { options.iters as usize + 1 } else { 0 };
-        Self { stamps: Vec::with_capacity(count), latency: options.latency, started: Instant::now() }
+    pub(crate) fn start(options: &Options) -> Result<Self> {
+        let latency = options.latency;
+        let mut stamps = Vec::new();
+        if latency {
+            // before the start, all the memory it takes: a stamp more than round trips
+            stamps
+                .try_reserve_exact(options.iters as usize + 1)
+                .map_err(|error| format!("--latency with --iters {}: {error}", options.iters))?;
+        }
+        Ok(Self { stamps, latency, started: Instant::now() })
     }
 
     /// A round trip begins, the one before is over.
