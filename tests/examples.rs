@@ -1,6 +1,6 @@
 //! What the example programs make of their command lines, and of a machine without devices.
 
-#![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 #[path = "support/programs.rs"]
 mod programs;

@@ -2,9 +2,9 @@
 
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::PathBuf;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -175,11 +175,6 @@ pub(crate) fn run(command: &mut Command) -> Ended {
     Running::start(command).wait()
 }
 
-/// What a short-lived program of the system prints.
-pub(crate) fn output(command: &mut Command) -> Output {
-    command.stdin(Stdio::null()).output().unwrap()
-}
-
 /// A TCP port that nobody listens on.
 pub(crate) fn free_port() -> u16 {
     std::net::TcpListener::bind(("0.0.0.0", 0)).unwrap().local_addr().unwrap().port()
@@ -203,7 +198,7 @@ fn listeners() -> String {
 
 /// Says, past the harness's capture, that this test did not run.
 pub(crate) fn skip(reason: &str) {
-    use std::io::Write as _;
     let test = thread::current().name().unwrap_or("?").to_owned();
-    writeln!(std::io::stderr(), "ibv-skip: {test}: {reason}").unwrap();
+    // in one piece, as other tests may write at the same time
+    std::io::stderr().write_all(format!("ibv-skip: {test}: {reason}\n").as_bytes()).unwrap();
 }

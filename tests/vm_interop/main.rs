@@ -3,7 +3,7 @@
 // xtask: timeout=600
 // xtask: kernel=6.12 filter=short
 
-#![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 #[path = "../support/programs.rs"]
 mod programs;
