@@ -214,15 +214,31 @@ impl<'a> CompletionQueue<'a, Bare> {
     #[doc(alias = "ibv_poll_cq")]
     #[inline(always)]
     pub fn poll<'w>(&self, wcs: &'w mut [WorkCompletion]) -> Result<&'w [WorkCompletion], PollError> {
-        let left = self.room.left_behind();
-        let room = wcs.len().min(c_int::MAX as usize);
+        // read before the poll; two ways, so that the usual one keeps nothing over the call
+        if self.room.left_behind() == 0 { self.poll_into(wcs) } else { self.poll_and_free(wcs) }
+    }
+
+    #[inline(always)]
+    fn poll_into<'w>(&self, wcs: &'w mut [WorkCompletion]) -> Result<&'w [WorkCompletion], PollError> {
+        let room = wcs.len().min(c_int::MAX as usize) as c_int;
+        let wcs = wcs.as_mut_ptr();
         // SAFETY: the queue is alive, and `wcs` has `room` entries of `ibv_wc`, which they are transparent over.
-        let count = unsafe { sys::ibv_poll_cq(self.raw.as_ptr(), room as c_int, wcs.as_mut_ptr().cast()) };
-        let Ok(count) = usize::try_from(count) else { return Err(PollError::new(count)) };
-        if left != 0 && count < room {
+        let count = unsafe { sys::ibv_poll_cq(self.raw.as_ptr(), room, wcs.cast()) };
+        match usize::try_from(count) {
+            // SAFETY: a provider fills no more entries than it was given, or it would have overrun them already.
+            Ok(count) => Ok(unsafe { std::slice::from_raw_parts(wcs, count) }),
+            Err(_) => Err(PollError::new(count)),
+        }
+    }
+
+    #[cold]
+    fn poll_and_free<'w>(&self, wcs: &'w mut [WorkCompletion]) -> Result<&'w [WorkCompletion], PollError> {
+        let (left, room) = (self.room.left_behind(), wcs.len());
+        let done = self.poll_into(wcs)?;
+        if done.len() < room {
             self.room.seen_empty(left);
         }
-        Ok(wcs.get(..count).unwrap_or(wcs))
+        Ok(done)
     }
 
     /// `ibv_req_notify_cq`—Asks for one event on the channel.

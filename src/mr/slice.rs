@@ -37,7 +37,10 @@ impl<'m> MrSlice<'m> {
     /// Its length in bytes.
     #[inline(always)]
     pub fn len(&self) -> u32 {
-        self.sge.length
+        // in one piece with the key beside it, as the two are copied: else the compiler takes the copy apart
+        // SAFETY: both are plain integers, which stand together at a multiple of 8 bytes.
+        let words = unsafe { (&raw const self.sge).cast::<[u64; 2]>().read() };
+        if cfg!(target_endian = "little") { words[1] as u32 } else { (words[1] >> 32) as u32 }
     }
 
     /// Whether it has no bytes.

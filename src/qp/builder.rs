@@ -279,7 +279,7 @@ impl<'a, T: Transport, B: Backend> QueuePairBuilder<'a, T, B> {
                 context: self.pd.context().as_ptr(),
                 max_send_sge: cap.max_send_sge,
                 max_recv_sge: cap.max_recv_sge,
-                max_inline: cap.max_inline_data,
+                max_inline: cap.max_inline_data as usize,
             };
             accept(raw.as_non_null(), &mut limits)?;
             Ok((raw, limits))

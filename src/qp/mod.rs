@@ -159,7 +159,7 @@ impl<'a, T: Transport, S: State, B: Backend> QueuePair<'a, T, S, B> {
 
     /// How many bytes of [`Inline`](crate::Inline) data a request can carry: at least what was asked for.
     pub fn max_inline(&self) -> u32 {
-        self.limits.max_inline
+        self.limits.max_inline as u32
     }
 
     /// `ibv_query_qp`—What it really is: its state may have become another than its type says.

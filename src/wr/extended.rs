@@ -19,12 +19,11 @@ use super::request::{Address, SendRequest};
 use crate::mr::{MrSlice, RemoteSlice, RemoteU64};
 use crate::qp::Transport;
 
-struct Builder<'s> {
+struct Builder {
     qp: *mut sys::ibv_qp_ex,
-    limits: &'s Limits,
 }
 
-impl Builder<'_> {
+impl Builder {
     #[inline(always)]
     fn head(&mut self, head: Head) {
         // SAFETY: the queue pair is alive, and between start and complete these fields are ours.
@@ -35,7 +34,7 @@ impl Builder<'_> {
     }
 }
 
-impl Encode for Builder<'_> {
+impl Encode for Builder {
     type Done = ();
 
     #[inline(always)]
@@ -89,11 +88,10 @@ impl Encode for Builder<'_> {
     }
 
     #[inline(always)]
-    fn ud(self, to: &Address<'_>) -> Result<Self, PostError> {
-        self.limits.address(to)?;
+    fn ud(self, to: &Address<'_>) -> Self {
         // SAFETY: as in `send`; the handle is alive and of this context.
         unsafe { sys::ibv_wr_set_ud_addr(self.qp, to.ah.as_ptr(), to.qpn, to.qkey) };
-        Ok(self)
+        self
     }
 
     #[inline(always)]
@@ -111,7 +109,6 @@ impl Encode for Builder<'_> {
             // SAFETY: as in `send`.
             [one] => unsafe { sys::ibv_wr_set_sge(self.qp, one.lkey, one.addr, one.length) },
             sges => {
-                self.limits.send_sges(sges.len())?;
                 // SAFETY: as in `send`; the list is read during the call.
                 unsafe { sys::ibv_wr_set_sge_list(self.qp, sges.len(), sges.as_ptr()) };
             }
@@ -120,11 +117,9 @@ impl Encode for Builder<'_> {
     }
 
     #[inline(always)]
-    fn inline(self, data: &[u8]) -> Result<(), PostError> {
-        self.limits.inline(data.len())?;
+    fn inline(self, data: &[u8]) {
         // SAFETY: as in `send`; the bytes are read during the call.
         unsafe { sys::ibv_wr_set_inline_data(self.qp, data.as_ptr().cast_mut().cast(), data.len()) };
-        Ok(())
     }
 }
 
@@ -139,11 +134,14 @@ pub(crate) unsafe fn post_extended<'a, T: Transport, R: SendRequest<'a, T>>(
     limits: &Limits,
     requests: &[R],
 ) -> Result<(), PostError> {
+    for request in requests {
+        request.check(limits)?;
+    }
     let qp = qp.as_ptr();
     // SAFETY: alive, by the caller's promise.
     unsafe { sys::ibv_wr_start(qp) };
     for request in requests {
-        if let Err(error) = request.encode(Builder { qp, limits }) {
+        if let Err(error) = request.encode(Builder { qp }) {
             // SAFETY: after start.
             unsafe { sys::ibv_wr_abort(qp) };
             return Err(error);

@@ -1,6 +1,6 @@
 //! The data of a request.
 
-use super::encode::Encode;
+use super::encode::{Encode, Limits};
 use super::error::PostError;
 use super::request::INLINE;
 use crate::mr::{MrSlice, MrU64};
@@ -19,6 +19,13 @@ pub trait Gather<'a>: sealed::Data {
 
     #[doc(hidden)]
     fn bytes(&self) -> u64;
+
+    /// Whether the queue pair was made for so much.
+    #[doc(hidden)]
+    #[inline(always)]
+    fn check(&self, _: &Limits) -> Result<(), PostError> {
+        Ok(())
+    }
 
     #[doc(hidden)]
     fn put<E: Encode>(&self, to: E) -> Result<E::Done, PostError>;
@@ -70,6 +77,11 @@ impl<'a, const N: usize> Gather<'a> for [MrSlice<'a>; N] {
     }
 
     #[inline(always)]
+    fn check(&self, limits: &Limits) -> Result<(), PostError> {
+        limits.send_sges(self.len())
+    }
+
+    #[inline(always)]
     fn put<E: Encode>(&self, to: E) -> Result<E::Done, PostError> {
         to.slices(self)
     }
@@ -88,6 +100,11 @@ impl<'a> Gather<'a> for &[MrSlice<'a>] {
     #[inline(always)]
     fn bytes(&self) -> u64 {
         total(self)
+    }
+
+    #[inline(always)]
+    fn check(&self, limits: &Limits) -> Result<(), PostError> {
+        limits.send_sges(self.len())
     }
 
     #[inline(always)]
@@ -152,8 +169,13 @@ impl<'a> Gather<'a> for Inline<'_> {
     }
 
     #[inline(always)]
+    fn check(&self, limits: &Limits) -> Result<(), PostError> {
+        limits.inline(self.0.len())
+    }
+
+    #[inline(always)]
     fn put<E: Encode>(&self, to: E) -> Result<E::Done, PostError> {
-        to.inline(self.0)
+        Ok(to.inline(self.0))
     }
 }
 

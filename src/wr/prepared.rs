@@ -16,7 +16,7 @@ use std::ptr::NonNull;
 
 use ibv_sys as sys;
 
-use super::basic::{Elements, Slot, inline_sge, post_send_list};
+use super::basic::{Elements, Slot, inline_sge, post_one_send};
 use super::encode::Limits;
 use super::error::PostError;
 use super::request::SendRequest;
@@ -68,7 +68,8 @@ impl<'a, T: Transport> Prepared<'a, T> {
     pub(crate) fn new<R: SendRequest<'a, T>>(limits: &Limits, request: &R) -> Result<Self, PostError> {
         let mut wr = MaybeUninit::uninit();
         let mut keep = Keep::default();
-        request.encode(Slot { wr: &mut wr, data: &mut keep, limits })?;
+        request.check(limits)?;
+        request.encode(Slot { wr: &mut wr, data: &mut keep })?;
         Ok(Self {
             wr: UnsafeCell::new(wr),
             context: limits.context,
@@ -95,7 +96,7 @@ impl<'a, T: Transport> Prepared<'a, T> {
             return Err(PostError::OtherContext);
         }
         // SAFETY: one encoded request with its elements, which live as long as `self`; providers do not write it.
-        unsafe { post_send_list(qp, self.wr.get().cast(), 1, size_of::<sys::ibv_send_wr>()) }
+        unsafe { post_one_send(qp, self.wr.get().cast()) }
     }
 }
 

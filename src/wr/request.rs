@@ -2,7 +2,7 @@
 
 use ibv_sys as sys;
 
-use super::encode::{Encode, Head};
+use super::encode::{Encode, Head, Limits};
 use super::error::PostError;
 use super::gather::{Gather, Scatter};
 use crate::ah::AddressHandle;
@@ -20,6 +20,10 @@ pub(super) const INLINE: u32 = sys::IBV_SEND_INLINE;
     label = "make one with `ibv::send(..)`, `write`, `read`, `cmp_swp`, `fetch_add`; on UD with `send(..).to(&ah, qpn, qkey)`"
 )]
 pub trait SendRequest<'a, T: Transport>: sealed::Request {
+    /// Whether the queue pair can carry it. Comes before `encode`.
+    #[doc(hidden)]
+    fn check(&self, limits: &Limits) -> Result<(), PostError>;
+
     #[doc(hidden)]
     fn encode<E: Encode>(&self, to: E) -> Result<E::Done, PostError>;
 }
@@ -33,9 +37,11 @@ macro_rules! request {
         $(#[$meta])*
         #[derive(Clone, Copy, Debug)]
         #[must_use = "a request does nothing until it is posted"]
+        // the data first: beside a field that is often left undefined, the compiler moves both through memory
+        #[repr(C)]
         pub struct $name<$($g),*> {
-            head: Head,
             $($field: $type,)*
+            head: Head,
         }
 
         impl<$($g),*> sealed::Request for $name<$($g),*> {}
@@ -179,21 +185,21 @@ impl<D> SendTo<'_, D> {
     /// As [`Send::id`].
     #[inline(always)]
     pub fn id(mut self, id: u64) -> Self {
-        self.send = self.send.id(id);
+        self.send.head.id = id;
         self
     }
 
     /// As [`Send::signaled`].
     #[inline(always)]
     pub fn signaled(mut self) -> Self {
-        self.send = self.send.signaled();
+        self.send.head.flags |= SIGNALED;
         self
     }
 
     /// As [`Send::solicited`].
     #[inline(always)]
     pub fn solicited(mut self) -> Self {
-        self.send = self.send.solicited();
+        self.send.head.flags |= SOLICITED;
         self
     }
 }
@@ -211,6 +217,11 @@ fn fits<'a, D: Gather<'a>>(data: &D, remote: &RemoteSlice) -> Result<(), PostErr
 
 impl<'a, T: Connected, D: Gather<'a>> SendRequest<'a, T> for Send<D> {
     #[inline(always)]
+    fn check(&self, limits: &Limits) -> Result<(), PostError> {
+        self.data.check(limits)
+    }
+
+    #[inline(always)]
     fn encode<E: Encode>(&self, to: E) -> Result<E::Done, PostError> {
         self.data.put(to.send(with_data::<D>(self.head), self.imm))
     }
@@ -218,28 +229,49 @@ impl<'a, T: Connected, D: Gather<'a>> SendRequest<'a, T> for Send<D> {
 
 impl<'a, T: Datagram, D: Gather<'a>> SendRequest<'a, T> for SendTo<'a, D> {
     #[inline(always)]
+    fn check(&self, limits: &Limits) -> Result<(), PostError> {
+        limits.address(&self.to)?;
+        self.send.data.check(limits)
+    }
+
+    #[inline(always)]
     fn encode<E: Encode>(&self, to: E) -> Result<E::Done, PostError> {
-        self.send.data.put(to.send(with_data::<D>(self.send.head), self.send.imm).ud(&self.to)?)
+        self.send.data.put(to.send(with_data::<D>(self.send.head), self.send.imm).ud(&self.to))
     }
 }
 
 impl<'a, T: RdmaWrite, D: Gather<'a>> SendRequest<'a, T> for Write<D> {
     #[inline(always)]
-    fn encode<E: Encode>(&self, to: E) -> Result<E::Done, PostError> {
+    fn check(&self, limits: &Limits) -> Result<(), PostError> {
         fits(&self.data, &self.to)?;
+        self.data.check(limits)
+    }
+
+    #[inline(always)]
+    fn encode<E: Encode>(&self, to: E) -> Result<E::Done, PostError> {
         self.data.put(to.write(with_data::<D>(self.head), &self.to, self.imm))
     }
 }
 
 impl<'a, T: RdmaRead, D: Scatter<'a>> SendRequest<'a, T> for Read<D> {
     #[inline(always)]
-    fn encode<E: Encode>(&self, to: E) -> Result<E::Done, PostError> {
+    fn check(&self, limits: &Limits) -> Result<(), PostError> {
         fits(&self.into, &self.from)?;
+        self.into.check(limits)
+    }
+
+    #[inline(always)]
+    fn encode<E: Encode>(&self, to: E) -> Result<E::Done, PostError> {
         self.into.put(to.read(self.head, &self.from))
     }
 }
 
 impl<'a, T: Atomics> SendRequest<'a, T> for CmpSwp<MrU64<'a>> {
+    #[inline(always)]
+    fn check(&self, _: &Limits) -> Result<(), PostError> {
+        Ok(())
+    }
+
     #[inline(always)]
     fn encode<E: Encode>(&self, to: E) -> Result<E::Done, PostError> {
         self.into.put(to.cmp_swp(self.head, &self.at, self.compare, self.swap))
@@ -247,6 +279,11 @@ impl<'a, T: Atomics> SendRequest<'a, T> for CmpSwp<MrU64<'a>> {
 }
 
 impl<'a, T: Atomics> SendRequest<'a, T> for FetchAdd<MrU64<'a>> {
+    #[inline(always)]
+    fn check(&self, _: &Limits) -> Result<(), PostError> {
+        Ok(())
+    }
+
     #[inline(always)]
     fn encode<E: Encode>(&self, to: E) -> Result<E::Done, PostError> {
         self.into.put(to.fetch_add(self.head, &self.at, self.add))
