@@ -204,7 +204,10 @@ impl<'a, T: Transport, S: State, B: Backend> QueuePair<'a, T, S, B> {
         self.core.modify(QpState::SQE, QpState::RTS, change)
     }
 
-    /// `ibv_modify_qp`, SQD → SQD—Changes attributes of the drained queue pair, such as the path.
+    /// `ibv_modify_qp`, SQD → SQD—Changes attributes of the drained queue pair, such as the path. The device may
+    /// [drain](crate::QpAttr::is_draining) it once more.
+    ///
+    /// Linux refuses a new path (`address`) on UC: it adds the port, which it does not allow there.
     ///
     /// # Errors
     ///
