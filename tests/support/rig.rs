@@ -203,11 +203,12 @@ pub(crate) fn connect_with<'a, 'b, T: Connected, B: Backend>(
 ) -> (QueuePair<'a, T, Rts, B>, QueuePair<'b, T, Rts, B>) {
     let (a_psn, b_psn) = (random_psn(), random_psn());
     let (a_end, b_end) = (a.endpoint(local, a_psn), b.endpoint(local, b_psn));
-    let connection = |psn, peer| change(Connection::new(*local, psn, peer).rd_atomic(4, 4));
+    // patient enough for a busy machine
+    let connection = |psn, peer| change(Connection::new(*local, psn, peer).rd_atomic(4, 4).timeout(18));
     (a.connect(&connection(a_psn, b_end)).unwrap(), b.connect(&connection(b_psn, a_end)).unwrap())
 }
 
-/// Connects with quick retries: a peer that does not answer is given up within a tenth of a second.
+/// Connects with quick retries: a peer that is not there is given up within a tenth of a second.
 pub(crate) fn connect_impatiently<'p, T: Connected>(
     local: &LocalPort,
     [a, b]: [QueuePair<'p, T, Init, Basic>; 2],

@@ -74,7 +74,7 @@ fn a_killed_peer() {
         let qp = parts.a_builder::<Rc>().build().unwrap().init(open_init(&rig.local)).unwrap();
         let psn = random_psn();
         peer.tell(&text_of(&qp.endpoint(&rig.local, psn)));
-        let qp = qp.connect(&Connection::new(rig.local, psn, end).timeout(12).retries(2, 7)).unwrap();
+        let qp = qp.connect(&Connection::new(rig.local, psn, end).timeout(15).retries(3, 7)).unwrap();
         assert_eq!(peer.listen(), "connected");
         qp.post(send(Empty).signaled().id(1)).unwrap();
         success(&parts.a_cq, 1);

@@ -189,7 +189,8 @@ fn walk_all<T: Steps>(rig: &Rig) {
 
     let mut qp = from.sqd::<T>();
     qp.modify_drained(&T::sqd_modify(local)).unwrap();
-    let qp = really(really(qp).resume(T::rts_modify()).unwrap());
+    // rxe of 6.12 takes a change for another request to drain
+    let qp = really(drained(really(qp)).resume(T::rts_modify()).unwrap());
     let qp = really(qp.sqd(true).unwrap());
     really(really(qp.into_error().unwrap()).reset().unwrap());
     really(from.sqd::<T>().reset().unwrap());
