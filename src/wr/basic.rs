@@ -229,8 +229,8 @@ pub(crate) unsafe fn post_recv<'a, D: Scatter<'a>>(
     request: &Recv<D>,
 ) -> Result<(), PostError> {
     let (id, into) = request.parts();
+    into.check_recv(limits)?;
     let sges = MrSlice::as_sges(into.slices());
-    limits.recv_sges(sges.len())?;
     let mut wr = recv_wr(id, sges);
     // SAFETY: one request, whose elements live until this function returns; the rest by the caller's promise.
     unsafe { post_recv_list(qp, &raw mut wr, (&raw const wr).wrapping_add(1), size_of::<sys::ibv_recv_wr>()) }
@@ -272,7 +272,7 @@ fn refused(errno: c_int, bad: usize, list: Range<usize>, stride: usize) -> PostE
     let accepted = Some(bad)
         .filter(|bad| list.contains(bad))
         .map(|bad| bad - list.start)
-        .filter(|offset| offset % stride == 0)
-        .and_then(|offset| u32::try_from(offset / stride).ok());
+        .filter(|offset| offset.checked_rem(stride) == Some(0))
+        .and_then(|offset| u32::try_from(offset.checked_div(stride)?).ok());
     PostError::device(errno, accepted)
 }

@@ -281,8 +281,8 @@ impl<'l, 'a, const S: usize> RecvBatch<'l, 'a, S> {
     #[inline(always)]
     pub fn push<D: Scatter<'a>>(&mut self, request: Recv<D>) -> Result<(), PostError> {
         let (id, into) = request.parts();
+        into.check_recv(self.limits)?;
         let sges = MrSlice::as_sges(into.slices());
-        self.limits.recv_sges(sges.len())?;
         self.list.push(|cell| {
             let kept = copy_in(&mut cell.sges, sges)?;
             let wr = cell.wr.write(recv_wr(id, sges));

@@ -41,6 +41,13 @@ pub trait Gather<'a>: sealed::Data {
 pub trait Scatter<'a>: Gather<'a> {
     #[doc(hidden)]
     fn slices(&self) -> &[MrSlice<'a>];
+
+    /// Whether the queue pair was made for receives of so much; it always is for one element.
+    #[doc(hidden)]
+    #[inline(always)]
+    fn check_recv(&self, _: &Limits) -> Result<(), PostError> {
+        Ok(())
+    }
 }
 
 mod sealed {
@@ -92,6 +99,11 @@ impl<'a, const N: usize> Scatter<'a> for [MrSlice<'a>; N] {
     fn slices(&self) -> &[MrSlice<'a>] {
         self
     }
+
+    #[inline(always)]
+    fn check_recv(&self, limits: &Limits) -> Result<(), PostError> {
+        limits.recv_sges(self.len())
+    }
 }
 
 impl sealed::Data for &[MrSlice<'_>] {}
@@ -117,6 +129,11 @@ impl<'a> Scatter<'a> for &[MrSlice<'a>] {
     #[inline(always)]
     fn slices(&self) -> &[MrSlice<'a>] {
         self
+    }
+
+    #[inline(always)]
+    fn check_recv(&self, limits: &Limits) -> Result<(), PostError> {
+        limits.recv_sges(self.len())
     }
 }
 
