@@ -52,7 +52,8 @@ pub(crate) fn release_example(name: &str) -> Result<PathBuf> {
     programs.next_back().map(PathBuf::from).with_context(|| format!("cargo built no example {name}"))
 }
 
-fn workspace() -> PathBuf {
+/// The folder of the workspace.
+pub(crate) fn workspace() -> PathBuf {
     // Cargo tells where the sources are now; the path seen when compiling may be another one.
     let manifest = std::env::var_os("CARGO_MANIFEST_DIR")
         .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);

@@ -117,6 +117,11 @@ fn unit(built: &Built, selection: &Selection, summary: &mut Summary) -> Result<(
         command.args(["test", "--workspace", "--all-features", "--doc", "--no-fail-fast"]);
         summary.0.push(run_here("unit", "doctests", command)?);
     }
+    if selection.has_name("bench counts") {
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args(["bench", "counts"]);
+        summary.0.push(run_here("unit", "bench counts", command)?);
+    }
     Ok(())
 }
 
