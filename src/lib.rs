@@ -98,7 +98,7 @@
 //!
 //! # Threads
 //!
-//! All objects are `Send` and `Sync`; libibverbs locks. Posting on a [`Basic`] queue pair takes `&self`, on an
+//! All objects are `Send` and `Sync` (a region if its buffer is `Send`); libibverbs locks. Posting on a [`Basic`] queue pair takes `&self`, on an
 //! [`Extended`] one `&mut self`. Opening a device is refused while the environment takes those locks away
 //! (`MLX5_SINGLE_THREADED`).
 //!
@@ -142,20 +142,20 @@ pub use error::{CloseError, Error, Refused, Result, TransitionError, VerbError};
 #[doc(no_inline)]
 pub use ibv_sys as sys;
 pub use mr::{
-    Buffer, HugePages, Kind, Local, MemoryRegion, MrSlice, MrU64, Pages, PagesBuilder, RangeError, RawBuffer,
-    RawMemory, Remote, RemoteAccess, RemoteRegion, RemoteSlice, RemoteU64, Shared,
+    Buffer, ForPeers, HugePages, Local, MemoryRegion, MrSlice, MrU64, Pages, PagesBuilder, RangeError,
+    RawBuffer, RawMemory, RegionKind, Remote, RemoteAccess, RemoteRegion, RemoteSlice, RemoteU64,
 };
 pub use parent::Parent;
 pub use pd::ProtectionDomain;
 pub use qp::{
     Atomics, Backend, Basic, Connected, Connection, Datagram, DynQueuePair, Extended, InitAttr, OwnedQp,
     PostRecv, PostSend, QpAttr, QpCaps, QpState, QueuePair, QueuePairBuilder, Rc, RdmaRead, RdmaWrite,
-    Transport, Uc, Ud, UdInitAttr, state,
+    Transport, Uc, Ud, UdInitAttr, Unreliable, state,
 };
 pub use wr::{
-    Address, Batch, BatchStorage, CmpSwp, Empty, FetchAdd, Gather, Inline, PostError, Prepared, Read, Recv,
-    RecvBatch, RecvStorage, Scatter, Send, SendRequest, SendTo, Write, cmp_swp, fetch_add, read, recv, send,
-    send_imm, write, write_imm,
+    Address, Batch, BatchStorage, CmpSwp, Empty, FetchAdd, Gather, Inline, Keepable, PostError, Prepared,
+    Read, Recv, RecvBatch, RecvStorage, Scatter, Send, SendRequest, SendTo, Write, cmp_swp, fetch_add, read,
+    recv, send, send_imm, write, write_imm,
 };
 
 #[cfg(doctest)]

@@ -325,7 +325,7 @@ fn receives_carry_their_elements() {
     qp.post_recv(recv(Empty).id(3)).unwrap();
     let list = [part(0..1), part(2..4)];
     qp.post_recv(recv(&list[..1]).id(4)).unwrap();
-    qp.post_recv(recv(mr.u64_at(16).unwrap())).unwrap();
+    qp.post_recv(recv(mr.slice(16..24).unwrap())).unwrap();
     let expected = [
         RecvWr { wr_id: 1, sges: vec![sge(&mr, 0, 100)] },
         RecvWr { wr_id: 2, sges: vec![sge(&mr, 0, 1), sge(&mr, 2, 2)] },

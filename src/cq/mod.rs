@@ -170,8 +170,8 @@ impl<'a> CompletionQueueBuilder<'a> {
 impl<'a> CompletionQueue<'a, Bare> {
     /// `ibv_create_cq`—A queue with at least `entries` entries, without events.
     ///
-    /// The queues of a queue pair claim their depth of it, rounded up to a power of two; a sum that does not fit is
-    /// refused when the queue pair is made. [`entries_for`](Self::entries_for) tells the need.
+    /// The queues of a queue pair claim of it what their rings can hold, the next power of two above their depth; a sum
+    /// that does not fit is refused when the queue pair is made. [`entries_for`](Self::entries_for) tells the need.
     ///
     /// # Errors
     ///

@@ -121,7 +121,7 @@ impl<'a, T: Transport> QueuePairBuilder<'a, T, Basic> {
     /// # Errors
     ///
     /// [`Error::Limit`] if the device can't have queues of that size; [`Error::Invalid`] for 0 elements;
-    /// [`Error::CqRoom`] if they could overrun a completion queue; [`Error::OtherContext`]; [`Error::PostingKind`];
+    /// [`Error::CqRoom`] if they could overrun a completion queue; [`Error::OtherContext`];
     /// [`Error::Verb`] with EINVAL if the sizes do not go together on this device (inline data, mostly), ENOMEM,
     /// EOPNOTSUPP if it lacks the transport.
     #[doc(alias = "ibv_create_qp")]
@@ -228,12 +228,6 @@ impl<'a, T: Transport, B: Backend> QueuePairBuilder<'a, T, B> {
         self
     }
 
-    /// How many entries the queues will claim of the send and the receive completion queue (of one, if they are the
-    /// same, both): what to make those with, at least.
-    pub fn cq_entries(&self) -> (u32, u32) {
-        (Room::for_depth(self.caps.send_depth), Room::for_depth(self.caps.recv_depth))
-    }
-
     fn check(&self) -> Result<()> {
         let ctx = self.pd.context();
         ctx.check_same(self.send_cq.context(), "send completion queue")?;
@@ -259,7 +253,7 @@ impl<'a, T: Transport, B: Backend> QueuePairBuilder<'a, T, B> {
     ) -> Result<QueuePair<'a, T, Reset, B>> {
         self.check()?;
         self.pd.claim(Posting::Borrowed)?;
-        let (send_needed, recv_needed) = self.cq_entries();
+        let [send_needed, recv_needed] = [self.caps.send_depth, self.caps.recv_depth].map(Room::for_depth);
         let mut send = Share::new(self.send_cq.clone(), send_needed)?;
         let mut recv = match Share::new(self.recv_cq.clone(), recv_needed) {
             Ok(recv) => recv,

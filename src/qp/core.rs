@@ -44,8 +44,9 @@ impl<'a> Share<'a> {
         self.cq.room().withdraw(self.promised);
     }
 
-    fn leave_behind(&self) {
-        self.cq.room().leave_behind(self.promised);
+    /// The queue pair is destroyed.
+    fn leave_behind(&mut self) {
+        self.cq.room().leave_behind(std::mem::take(&mut self.promised));
     }
 }
 
@@ -77,12 +78,22 @@ impl<'a> QpCore<'a> {
         unsafe { (*self.raw.as_ptr()).qp_num }
     }
 
-    /// `ibv_modify_qp` to `state`.
+    /// `ibv_modify_qp` to another state.
     pub(super) fn modify(&self, from: QpState, to: QpState, change: Change) -> Result<()> {
+        self.call_modify(change, Some(to), || format!("{from} to {to}, {change:?}"))
+    }
+
+    /// `ibv_modify_qp` without a state: naming the present one is not the same everywhere (in SQD, Linux 6.12 starts to
+    /// drain again).
+    pub(super) fn modify_in_place(&self, state: QpState, change: Change) -> Result<()> {
+        self.call_modify(change, None, || format!("in {state}, {change:?}"))
+    }
+
+    fn call_modify(&self, change: Change, to: Option<QpState>, asked: impl FnOnce() -> String) -> Result<()> {
         let (mut attr, mask) = change.to(to)?;
         // SAFETY: alive; `attr` is only read.
         let result = unsafe { sys::ibv_modify_qp(self.raw.as_ptr(), &raw mut attr, mask as c_int) };
-        check("ibv_modify_qp", result, || format!("{from} to {to}, {change:?}"))
+        check("ibv_modify_qp", result, asked)
     }
 
     /// `ibv_query_qp`.
@@ -98,18 +109,21 @@ impl<'a> QpCore<'a> {
     /// `ibv_destroy_qp`. What it completed may still be in the completion queues.
     pub(super) fn destroy(&mut self) -> Result<()> {
         self.raw.destroy()?;
+        self.leave_behind();
+        Ok(())
+    }
+
+    fn leave_behind(&mut self) {
         self.send.leave_behind();
         self.recv.leave_behind();
-        (self.send.promised, self.recv.promised) = (0, 0);
-        Ok(())
     }
 }
 
 impl Drop for QpCore<'_> {
     fn drop(&mut self) {
-        if let Err(error) = self.destroy() {
-            // `raw` tries again, and leaks it; its entries stay promised, since it may complete requests for ever
-            tracing::error!(%error, qp_num = self.qp_num(), "a queue pair could not be destroyed");
+        // if it is leaked its entries stay promised, since it may complete requests for ever
+        if self.raw.destroy_or_leak() {
+            self.leave_behind();
         }
     }
 }

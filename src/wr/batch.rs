@@ -138,7 +138,7 @@ fn copy_in<const S: usize>(
     sges: &[sys::ibv_sge],
 ) -> Result<*const sys::ibv_sge, PostError> {
     if sges.len() > S {
-        return Err(PostError::TooManySges { max: S as u32 });
+        return Err(PostError::CellTooNarrow { max: S as u32 });
     }
     for (to, from) in cells.iter_mut().zip(sges) {
         to.write(*from);
@@ -203,7 +203,7 @@ pub struct Batch<'l, 'a, T: Transport, const S: usize = 1> {
 impl<'l, 'a, T: Transport, const S: usize> Batch<'l, 'a, T, S> {
     /// # Safety
     ///
-    /// `qp` is alive for `'l`, in a state that takes posts, and `limits` are its own.
+    /// `qp` is alive for `'l`, and `limits` are its own.
     #[inline(always)]
     pub(crate) unsafe fn new<const N: usize>(
         qp: NonNull<sys::ibv_qp>,
@@ -221,7 +221,10 @@ impl<'l, 'a, T: Transport, const S: usize> Batch<'l, 'a, T, S> {
     #[inline(always)]
     pub fn push<R: SendRequest<'a, T> + 'l>(&mut self, request: R) -> Result<(), PostError> {
         request.check(self.limits)?;
-        self.list.push(|cell| request.encode(Slot { wr: &mut cell.wr, data: InCell(&mut cell.sges) }))
+        self.list.push(|cell| {
+            // SAFETY: just checked.
+            unsafe { request.encode(Slot { wr: &mut cell.wr, data: InCell(&mut cell.sges) }) }
+        })
     }
 
     /// How many requests it holds.

@@ -27,6 +27,14 @@ pub enum PostError {
         /// What it was made for.
         max: u32,
     },
+    /// More scatter/gather elements than the batch's storage has room for.
+    #[error(
+        "more scatter/gather elements than the {max} that the batch's storage has room for (its parameter `S`)"
+    )]
+    CellTooNarrow {
+        /// What it has room for.
+        max: u32,
+    },
     /// More inline data than the queue pair was made for.
     #[error("more inline data than the {max} bytes that the queue pair was made for (`inline`)")]
     InlineTooLong {
@@ -81,7 +89,7 @@ impl PostError {
 
 fn note(errno: i32, accepted: Option<u32>) -> &'static str {
     match (errno, accepted) {
-        (libc::ENOMEM | libc::ENOSPC, Some(_)) => " (the queue is full: poll completions first)",
+        (libc::ENOMEM | libc::ENOSPC, _) => " (the queue is full: poll completions first)",
         (_, Some(_)) => "",
         (_, None) => " (and did not say which requests are in flight: reset the queue pair to be sure)",
     }

@@ -141,7 +141,8 @@ pub(crate) unsafe fn post_extended<'a, T: Transport, R: SendRequest<'a, T>>(
     // SAFETY: alive, by the caller's promise.
     unsafe { sys::ibv_wr_start(qp) };
     for request in requests {
-        if let Err(error) = request.encode(Builder { qp }) {
+        // SAFETY: checked above.
+        if let Err(error) = unsafe { request.encode(Builder { qp }) } {
             // SAFETY: after start.
             unsafe { sys::ibv_wr_abort(qp) };
             return Err(error);
@@ -149,6 +150,9 @@ pub(crate) unsafe fn post_extended<'a, T: Transport, R: SendRequest<'a, T>>(
     }
     // SAFETY: after start.
     let result = unsafe { sys::ibv_wr_complete(qp) };
-    // a failing complete does not say what became of the requests
-    if result == 0 { Ok(()) } else { Err(PostError::device(result, None)) }
+    match result {
+        0 => Ok(()),
+        // a failing complete does not say what became of the requests: rxe can fail after it has published them
+        errno => Err(PostError::device(errno, None)),
+    }
 }

@@ -3,7 +3,7 @@
 use super::encode::{Encode, Limits};
 use super::error::PostError;
 use super::request::INLINE;
-use crate::mr::{MrSlice, MrU64};
+use crate::mr::MrSlice;
 
 /// What a SEND or WRITE takes its bytes from: a [`MrSlice`], an array or slice of them, [`Inline`] bytes, or
 /// [`Empty`].
@@ -193,26 +193,5 @@ impl<'a> Gather<'a> for Inline<'_> {
     #[inline(always)]
     fn put<E: Encode>(&self, to: E) -> Result<E::Done, PostError> {
         Ok(to.inline(self.0))
-    }
-}
-
-impl sealed::Data for MrU64<'_> {}
-
-impl<'a> Gather<'a> for MrU64<'a> {
-    #[inline(always)]
-    fn bytes(&self) -> u64 {
-        8
-    }
-
-    #[inline(always)]
-    fn put<E: Encode>(&self, to: E) -> Result<E::Done, PostError> {
-        Ok(to.slice(self.as_slice()))
-    }
-}
-
-impl<'a> Scatter<'a> for MrU64<'a> {
-    #[inline(always)]
-    fn slices(&self) -> &[MrSlice<'a>] {
-        std::slice::from_ref(self.as_slice())
     }
 }

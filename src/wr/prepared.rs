@@ -4,7 +4,7 @@
 //!
 //! A [`Prepared`] owns a request in C's form and all that it points to but the registered memory: its elements and
 //! inline bytes are in `Vec`s (not boxes: moving one of those would claim that nothing else points into it), which
-//! never change. What it names lives for `'a`, like that of any post.
+//! never change. What it names lives for `'a`: regions like those of any post, an address handle because the request is `Keepable<'a>`.
 
 #![expect(unsafe_code, reason = "the Safety section above")]
 
@@ -19,7 +19,7 @@ use ibv_sys as sys;
 use super::basic::{Elements, Slot, inline_sge, post_one_send};
 use super::encode::Limits;
 use super::error::PostError;
-use super::request::SendRequest;
+use super::request::{Keepable, SendRequest};
 use crate::qp::{Invariant, Transport};
 
 /// A request that was built once, to be posted many times: made by
@@ -65,11 +65,15 @@ unsafe impl<T: Transport> Send for Prepared<'_, T> {}
 unsafe impl<T: Transport> Sync for Prepared<'_, T> {}
 
 impl<'a, T: Transport> Prepared<'a, T> {
-    pub(crate) fn new<R: SendRequest<'a, T>>(limits: &Limits, request: &R) -> Result<Self, PostError> {
+    pub(crate) fn new<R: SendRequest<'a, T> + Keepable<'a>>(
+        limits: &Limits,
+        request: &R,
+    ) -> Result<Self, PostError> {
         let mut wr = MaybeUninit::uninit();
         let mut keep = Keep::default();
         request.check(limits)?;
-        request.encode(Slot { wr: &mut wr, data: &mut keep })?;
+        // SAFETY: just checked.
+        unsafe { request.encode(Slot { wr: &mut wr, data: &mut keep }) }?;
         Ok(Self {
             wr: UnsafeCell::new(wr),
             context: limits.context,
@@ -88,10 +92,11 @@ impl<'a, T: Transport> Prepared<'a, T> {
 
     /// # Safety
     ///
-    /// `qp` is alive, in a state that takes posts, and `limits` are its own.
+    /// `qp` is alive, and `limits` are its own.
     #[inline(always)]
     pub(crate) unsafe fn post(&self, qp: NonNull<sys::ibv_qp>, limits: &Limits) -> Result<(), PostError> {
-        // it may have been prepared for another queue pair; address handles must not cross contexts
+        // it may have been prepared for another queue pair: its sizes are the provider's to check, as for C programs, but
+        // a provider takes any address handle for its own
         if T::DATAGRAM && self.context != limits.context {
             return Err(PostError::OtherContext);
         }

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use ibv::qp::Connected;
 use ibv::state::{Init, Rts};
 use ibv::{
-    Backend, Basic, Buffer, CompletionQueue, Connection, Context, InitAttr, Kind, Local, LocalPort,
-    MemoryRegion, ProtectionDomain, QueuePair, QueuePairBuilder, Remote, RemoteAccess, Transport, Ud,
+    Backend, Basic, Buffer, CompletionQueue, Connection, Context, InitAttr, Local, LocalPort, MemoryRegion,
+    ProtectionDomain, QueuePair, QueuePairBuilder, RegionKind, Remote, RemoteAccess, Transport, Ud,
     UdInitAttr, WcStatus, WorkCompletion, random_psn,
 };
 
@@ -204,7 +204,9 @@ pub(crate) fn connect_with<'a, 'b, T: Connected, B: Backend>(
     let (a_psn, b_psn) = (random_psn(), random_psn());
     let (a_end, b_end) = (a.endpoint(local, a_psn), b.endpoint(local, b_psn));
     // patient enough for a busy machine
-    let connection = |psn, peer| change(Connection::new(*local, psn, peer).rd_atomic(4, 4).timeout(18));
+    let connection = |psn, peer| {
+        change(Connection::new(*local, psn, peer).max_rd_atomic(4).max_dest_rd_atomic(4).timeout(18))
+    };
     (a.connect(&connection(a_psn, b_end)).unwrap(), b.connect(&connection(b_psn, a_end)).unwrap())
 }
 
@@ -213,7 +215,7 @@ pub(crate) fn connect_impatiently<'p, T: Connected>(
     local: &LocalPort,
     [a, b]: [QueuePair<'p, T, Init, Basic>; 2],
 ) -> [QueuePair<'p, T>; 2] {
-    connect_with(local, a, b, |connection| connection.timeout(12).retries(1, 0)).into()
+    connect_with(local, a, b, |connection| connection.timeout(12).retry_cnt(1).rnr_retry(0)).into()
 }
 
 /// Bytes that differ from place to place and from seed to seed.
@@ -221,7 +223,7 @@ pub(crate) fn pattern(len: usize, seed: u8) -> Vec<u8> {
     (0..len).map(|at| (at as u8).wrapping_mul(7).wrapping_add((at >> 8) as u8).wrapping_add(seed)).collect()
 }
 
-pub(crate) fn contents<K: Kind, M: Buffer>(mr: &MemoryRegion<'_, K, M>) -> Vec<u8> {
+pub(crate) fn contents<K: RegionKind, M: Buffer>(mr: &MemoryRegion<'_, K, M>) -> Vec<u8> {
     let mut bytes = vec![0; mr.len()];
     mr.read(0, &mut bytes).unwrap();
     bytes

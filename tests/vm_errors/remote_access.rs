@@ -175,7 +175,7 @@ fn a_missing_receive_is_given_up() {
     scenario(|rig| {
         let parts = rig.parts();
         let [a, b] = parts.inits::<Rc>();
-        let (a, b) = connect_with(&rig.local, a, b, |connection| connection.retries(7, 0));
+        let (a, b) = connect_with(&rig.local, a, b, |connection| connection.retry_cnt(7).rnr_retry(0));
         a.post(send(Inline(b"anybody?")).id(1)).unwrap();
         let wc = next(&parts.a_cq);
         let error = wc.result().unwrap_err();

@@ -17,7 +17,7 @@ const LEN: usize = 64 << 10;
 fn pair<'a, 'b>(near: &'a Parts<'a>, far: &'b Parts<'b>) -> (QueuePair<'a, Rc>, QueuePair<'b, Rc>) {
     let a = near.a_builder().build().unwrap().init(open_init(&near.local)).unwrap();
     let b = far.b_builder().build().unwrap().init(open_init(&far.local)).unwrap();
-    connect_with(&near.local, a, b, |connection| connection.retries(7, 2))
+    connect_with(&near.local, a, b, |connection| connection.retry_cnt(7).rnr_retry(2))
 }
 
 /// A region on the heap, whose pages stay where they are when it is freed.
