@@ -242,7 +242,7 @@ fn a_refused_push_leaves_the_batch_as_it_was() {
     let mut storage = BatchStorage::<3, 2>::new();
     let mut batch: Batch<'_, '_, Rc, 2> = qp.batch(&mut storage);
     batch.push(send(part).id(1)).unwrap();
-    assert_eq!(batch.push(send([part; 3])), Err(PostError::TooManySges { max: 2 }));
+    assert_eq!(batch.push(send([part; 3])), Err(PostError::CellTooNarrow { max: 2 }));
     assert_eq!(batch.push(send([part; 5])), Err(PostError::TooManySges { max: 4 }));
     assert_eq!(batch.push(send(Inline(&long))), Err(PostError::InlineTooLong { max: 64 }));
     let short = REMOTE.slice(..7).unwrap();
@@ -340,7 +340,7 @@ fn receives_carry_their_elements() {
     assert!(batch.is_empty());
     batch.push(recv(part(0..100)).id(1)).unwrap();
     batch.push(recv([part(0..1), part(2..4)]).id(2)).unwrap();
-    assert_eq!(batch.push(recv([part(0..1); 3])), Err(PostError::TooManySges { max: 2 }));
+    assert_eq!(batch.push(recv([part(0..1); 3])), Err(PostError::CellTooNarrow { max: 2 }));
     assert_eq!(batch.push(recv([part(0..1); 5])), Err(PostError::TooManySges { max: 4 }));
     batch.push(recv(Empty).id(3)).unwrap();
     assert_eq!(batch.push(recv(Empty)), Err(PostError::BatchFull));
