@@ -1,2 +1,54 @@
-//! Developer commands.
-fn main() {}
+//! `cargo xtask COMMAND`: what a developer of `ibv` runs. It builds without any system package, because installing
+//! those is one of its jobs.
+
+mod kernel;
+mod program;
+mod setup;
+mod shell;
+mod test;
+mod vm;
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+const HELP: &str = "\
+cargo xtask COMMAND
+
+  setup      install the system packages that building and testing need
+  vm         run a command in a virtual machine that has an RDMA device
+  pingpong   build everything and measure the RC ping-pong
+  test       run the whole test suite
+
+`cargo xtask COMMAND --help` tells more.";
+
+fn main() -> ExitCode {
+    let mut arguments = std::env::args_os().skip(1);
+    let command = arguments.next().unwrap_or_default();
+    let rest: Vec<OsString> = arguments.collect();
+    let result = match command.to_str() {
+        Some("setup") => setup::command(rest),
+        Some("test") => test::command(rest),
+        Some("vm") => vm::command(rest),
+        Some("--help" | "-h" | "help") => {
+            println!("{HELP}");
+            Ok(ExitCode::SUCCESS)
+        }
+        _ => {
+            eprintln!("{HELP}");
+            Ok(ExitCode::from(2))
+        }
+    };
+    result.unwrap_or_else(|error| {
+        eprintln!("xtask: {error:#}");
+        ExitCode::FAILURE
+    })
+}
+
+/// The folder of the workspace.
+fn workspace() -> PathBuf {
+    // Cargo tells where the sources are now; the path seen when compiling may be another one.
+    let manifest = std::env::var_os("CARGO_MANIFEST_DIR")
+        .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
+    manifest.parent().map_or(manifest.clone(), Path::to_path_buf)
+}

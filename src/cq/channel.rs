@@ -1,0 +1,206 @@
+//! Completion events.
+//!
+//! # Safety
+//!
+//! `ibv_get_cq_event` names a queue by pointer, which is valid until the event is acknowledged: `ibv_destroy_cq`
+//! waits for that. So each event is acknowledged here at once, and only the queue's id handed out.
+
+#![expect(unsafe_code, reason = "the Safety section above")]
+
+use std::ffi::{c_int, c_void};
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use ibv_sys as sys;
+
+use crate::context::Context;
+use crate::error::{CloseError, Refused, Result};
+use crate::parent::Parent;
+use crate::raw::{Raw, last_error};
+
+/// What a completion queue's events are told apart by: unique in the process, never reused.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct CqId(usize);
+
+impl CqId {
+    pub(super) fn new() -> Self {
+        static NEXT: AtomicUsize = AtomicUsize::new(1);
+        Self(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+
+    pub(super) fn to_cq_context(self) -> *mut c_void {
+        std::ptr::without_provenance_mut(self.0)
+    }
+}
+
+/// `ibv_comp_channel`—Where the events of completion queues arrive.
+///
+/// It is a file descriptor: [`AsFd`] gives it to `epoll` or an async runtime, which then calls
+/// [`try_event`](Self::try_event) when it is readable. It is non-blocking from the start.
+///
+/// `Send` and `Sync`.
+///
+/// # Examples
+///
+/// ```no_run
+/// use ibv::{Arm, CompletionQueue, WorkCompletion};
+///
+/// # let ctx = ibv::Context::open("mlx5_0")?;
+/// let channel = ctx.create_comp_channel()?;
+/// let cq = CompletionQueue::builder(&ctx, 128).channel(&channel).build()?;
+/// let mut wcs = [WorkCompletion::default(); 16];
+/// loop {
+///     cq.arm(Arm::Any)?;
+///     let done = cq.poll(&mut wcs)?;
+///     if done.is_empty() {
+///         channel.wait()?;
+///     }
+///     for wc in done {
+///         wc.result()?;
+///     }
+/// }
+/// # Ok::<(), ibv::Error>(())
+/// ```
+pub struct CompletionChannel<'a> {
+    raw: Raw<sys::ibv_comp_channel>,
+    ctx: Parent<'a, Context>,
+}
+
+impl<'a> CompletionChannel<'a> {
+    /// `ibv_create_comp_channel`—A new channel.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Verb`](crate::Error::Verb) with EMFILE if the process has too many files open, ENOMEM.
+    #[doc(alias = "ibv_create_comp_channel")]
+    pub fn new(ctx: impl Into<Parent<'a, Context>>) -> Result<Self> {
+        let ctx = ctx.into();
+        // SAFETY: the context is open.
+        let channel = unsafe { sys::ibv_create_comp_channel(ctx.as_ptr()) };
+        // SAFETY: `channel` is new, or null with errno set.
+        let raw = unsafe { Raw::new("ibv_create_comp_channel", channel, String::new) }?;
+        let this = Self { raw, ctx };
+        let fd = this.as_fd().as_raw_fd();
+        // SAFETY: the descriptor is open; these commands touch nothing but its flags.
+        let result = unsafe {
+            match libc::fcntl(fd, libc::F_GETFL) {
+                -1 => -1,
+                flags => libc::fcntl(fd, libc::F_SETFL, flags | libc::O_NONBLOCK),
+            }
+        };
+        if result == -1 {
+            return Err(last_error("fcntl", || "O_NONBLOCK on a completion channel".to_owned()));
+        }
+        Ok(this)
+    }
+
+    /// `ibv_get_cq_event`—The next event, if one has arrived: the queue to poll. It is acknowledged already.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Verb`](crate::Error::Verb) if the channel can't be read.
+    #[doc(alias = "ibv_get_cq_event")]
+    #[doc(alias = "ibv_ack_cq_events")]
+    pub fn try_event(&self) -> Result<Option<CqId>> {
+        let (mut cq, mut cq_context) = (null_mut(), null_mut());
+        loop {
+            // SAFETY: the channel is alive, and both out-parameters are ours.
+            let result =
+                unsafe { sys::ibv_get_cq_event(self.raw.as_ptr(), &raw mut cq, &raw mut cq_context) };
+            if result == 0 {
+                // SAFETY: the event just got names `cq`, whose destruction waits for this acknowledgement.
+                unsafe { sys::ibv_ack_cq_events(cq, 1) };
+                return Ok(Some(CqId(cq_context.addr())));
+            }
+            match io::Error::last_os_error().raw_os_error() {
+                Some(libc::EAGAIN) => return Ok(None),
+                Some(libc::EINTR) => {}
+                _ => return Err(last_error("ibv_get_cq_event", String::new)),
+            }
+        }
+    }
+
+    /// Waits for the next event: the queue to poll.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Verb`](crate::Error::Verb) if the channel can't be read.
+    pub fn wait(&self) -> Result<CqId> {
+        loop {
+            if let Some(id) = self.try_event()? {
+                return Ok(id);
+            }
+            self.until_readable(-1)?;
+        }
+    }
+
+    /// Waits for the next event, at most for `timeout`; `None` if none came.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Verb`](crate::Error::Verb) if the channel can't be read.
+    pub fn wait_timeout(&self, timeout: Duration) -> Result<Option<CqId>> {
+        let start = Instant::now();
+        loop {
+            if let Some(id) = self.try_event()? {
+                return Ok(Some(id));
+            }
+            let left = timeout.saturating_sub(start.elapsed());
+            if left.is_zero() {
+                return Ok(None);
+            }
+            // rounded up, or the last part of a millisecond is spent spinning
+            let millis = left.as_nanos().div_ceil(1_000_000);
+            self.until_readable(c_int::try_from(millis).unwrap_or(c_int::MAX))?;
+        }
+    }
+
+    fn until_readable(&self, timeout_ms: c_int) -> Result<()> {
+        let mut fd = libc::pollfd { fd: self.as_fd().as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: one valid pollfd.
+        if unsafe { libc::poll(&raw mut fd, 1, timeout_ms) } != -1 {
+            return Ok(());
+        }
+        match io::Error::last_os_error().raw_os_error() {
+            Some(libc::EINTR) => Ok(()),
+            _ => Err(last_error("poll", || "waiting for a completion event".to_owned())),
+        }
+    }
+
+    /// The context that it was made from.
+    pub fn context(&self) -> &Context {
+        &self.ctx
+    }
+
+    /// `ibv_destroy_comp_channel`—Destroys it, which dropping does as well.
+    ///
+    /// # Errors
+    ///
+    /// [`CloseError`] with the channel, with EBUSY if a completion queue on it was leaked.
+    #[doc(alias = "ibv_destroy_comp_channel")]
+    pub fn close(mut self) -> Result<(), CloseError<Self>> {
+        self.raw.destroy().map_err(|error| Refused::new(self, error))
+    }
+
+    /// The C object; see [`Context::as_ptr`].
+    pub fn as_ptr(&self) -> *mut sys::ibv_comp_channel {
+        self.raw.as_ptr()
+    }
+}
+
+impl AsFd for CompletionChannel<'_> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        // SAFETY: the channel is alive, and its descriptor open for as long as it is.
+        unsafe { BorrowedFd::borrow_raw((*self.raw.as_ptr()).fd) }
+    }
+}
+
+impl fmt::Debug for CompletionChannel<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CompletionChannel").field("fd", &self.as_fd()).finish_non_exhaustive()
+    }
+}

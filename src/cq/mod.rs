@@ -1,0 +1,291 @@
+//! Completion queues.
+//!
+//! # Safety
+//!
+//! A [`CompletionQueue`] owns its `ibv_cq`; queue pairs hold it as parent. Polling a [`Bare`] one is locked by the
+//! provider, so it goes by `&self` from all threads.
+
+#![expect(unsafe_code, reason = "the Safety section above")]
+
+mod channel;
+mod room;
+mod wc;
+
+pub use channel::{CompletionChannel, CqId};
+pub use wc::{Completion, PollError, WcError, WcOpcode, WcStatus, WorkCompletion};
+
+use std::ffi::c_int;
+use std::fmt;
+use std::marker::PhantomData;
+use std::ptr::null_mut;
+
+use ibv_sys as sys;
+
+use crate::context::Context;
+use crate::error::{CloseError, Error, Refused, Result};
+use crate::parent::Parent;
+use crate::raw::{Raw, check};
+pub(crate) use room::Room;
+
+/// How a completion queue is polled, fixed when it is made; [`Bare`], [`Tracked`] or [`Direct`].
+///
+/// The kinds do not mix: only queues of the same kind attach to it, since each relies on who reads the `wr_id`s.
+pub trait CqKind: sealed::Sealed + 'static {}
+
+/// `ibv_poll_cq` by anybody, `wr_id`s are the user's.
+#[derive(Debug, Clone, Copy)]
+pub enum Bare {}
+
+/// `wr_id`s belong to queues that own what is in flight, and one poller reads them.
+#[derive(Debug, Clone, Copy)]
+pub enum Tracked {}
+
+/// The device's ring is read by this crate, and by one poller.
+#[derive(Debug, Clone, Copy)]
+pub enum Direct {}
+
+impl CqKind for Bare {}
+impl CqKind for Tracked {}
+impl CqKind for Direct {}
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for super::Bare {}
+    impl Sealed for super::Tracked {}
+    impl Sealed for super::Direct {}
+}
+
+/// `ibv_cq`—A completion queue: where the device reports what became of requests.
+///
+/// `Send` and `Sync`.
+///
+/// # Examples
+///
+/// ```no_run
+/// use ibv::WorkCompletion;
+///
+/// # let ctx = ibv::Context::open("mlx5_0")?;
+/// let cq = ctx.create_cq(128)?;
+/// let mut wcs = [WorkCompletion::default(); 16];
+/// for wc in cq.poll(&mut wcs)? {
+///     match wc.result() {
+///         Ok(done) => println!("request {} is done: {:?}", wc.id(), done.opcode()),
+///         Err(error) => println!("request {} failed: {error}", wc.id()),
+///     }
+/// }
+/// # Ok::<(), ibv::Error>(())
+/// ```
+pub struct CompletionQueue<'a, K: CqKind = Bare> {
+    raw: Raw<sys::ibv_cq>,
+    room: Room,
+    id: CqId,
+    // after `raw`: the queue goes before its channel and context
+    channel: Option<Parent<'a, CompletionChannel<'a>>>,
+    ctx: Parent<'a, Context>,
+    _kind: PhantomData<K>,
+}
+
+/// What [`CompletionQueue::arm`] shall raise an event for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Arm {
+    /// The next completion.
+    Any,
+    /// The next receive of a message sent as [solicited](crate::Send::solicited), or the next error.
+    Solicited,
+}
+
+/// How to make a [`CompletionQueue`]; see [`CompletionQueue::builder`].
+pub struct CompletionQueueBuilder<'a> {
+    ctx: Parent<'a, Context>,
+    entries: u32,
+    channel: Option<Parent<'a, CompletionChannel<'a>>>,
+    comp_vector: u32,
+    overcommit: bool,
+}
+
+impl<'a> CompletionQueueBuilder<'a> {
+    /// Its events go to `channel`, once it is [armed](CompletionQueue::arm).
+    pub fn channel(mut self, channel: impl Into<Parent<'a, CompletionChannel<'a>>>) -> Self {
+        self.channel = Some(channel.into());
+        self
+    }
+
+    /// Its events come by that completion vector (below [`Context::comp_vectors`]); 0 if not said.
+    pub fn comp_vector(mut self, vector: u32) -> Self {
+        self.comp_vector = vector;
+        self
+    }
+
+    /// Lets queue pairs attach whose queues could overrun it. Then it is the program's part to have no more requests
+    /// outstanding than it has entries: an overrun loses completions, and stops the queue on most devices.
+    pub fn overcommit(mut self) -> Self {
+        self.overcommit = true;
+        self
+    }
+
+    /// `ibv_create_cq`—Makes it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Limit`] if the device has fewer entries or vectors; [`Error::Invalid`] for 0 entries;
+    /// [`Error::OtherContext`]; [`Error::Verb`] with EINVAL or ENOMEM.
+    #[doc(alias = "ibv_create_cq")]
+    pub fn build(self) -> Result<CompletionQueue<'a, Bare>> {
+        let Self { ctx, entries, channel, comp_vector, overcommit } = self;
+        if entries == 0 {
+            return Err(Error::invalid("entries of a completion queue", 0, "at least 1"));
+        }
+        Error::check_limit("entries of a completion queue", entries, ctx.device_attr().max_cqe())?;
+        Error::check_limit("the completion vector", comp_vector, ctx.comp_vectors().saturating_sub(1))?;
+        if let Some(channel) = &channel {
+            ctx.check_same(channel.context(), "completion channel")?;
+        }
+        let id = CqId::new();
+        let raw_channel = channel.as_ref().map_or(null_mut(), |channel| channel.as_ptr());
+        // SAFETY: context and channel are alive and belong together; cq_context is an id, never followed as a pointer.
+        let cq = unsafe {
+            sys::ibv_create_cq(
+                ctx.as_ptr(),
+                entries as c_int,
+                id.to_cq_context(),
+                raw_channel,
+                comp_vector as c_int,
+            )
+        };
+        // SAFETY: `cq` is new, or null with errno set.
+        let raw = unsafe { Raw::new("ibv_create_cq", cq, || format!("{entries} entries")) }?;
+        // SAFETY: the queue is new; `cqe` changes only in a resize, which there is none of.
+        let capacity = u32::try_from(unsafe { (*raw.as_ptr()).cqe }).unwrap_or(entries);
+        Ok(CompletionQueue {
+            raw,
+            room: Room::new(capacity, overcommit),
+            id,
+            channel,
+            ctx,
+            _kind: PhantomData,
+        })
+    }
+}
+
+impl<'a> CompletionQueue<'a, Bare> {
+    /// `ibv_create_cq`—A queue with at least `entries` entries, without events.
+    ///
+    /// The queues of a queue pair claim their depth of it, rounded up to a power of two; a sum that does not fit is
+    /// refused when the queue pair is made. See [`QueuePairBuilder::cq_entries`](crate::QueuePairBuilder::cq_entries).
+    ///
+    /// # Errors
+    ///
+    /// Those of [`CompletionQueueBuilder::build`].
+    #[doc(alias = "ibv_create_cq")]
+    pub fn new(ctx: impl Into<Parent<'a, Context>>, entries: u32) -> Result<Self> {
+        Self::builder(ctx, entries).build()
+    }
+
+    /// For events, a completion vector, or overcommitment.
+    pub fn builder(ctx: impl Into<Parent<'a, Context>>, entries: u32) -> CompletionQueueBuilder<'a> {
+        CompletionQueueBuilder { ctx: ctx.into(), entries, channel: None, comp_vector: 0, overcommit: false }
+    }
+
+    /// `ibv_poll_cq`—Takes completions off the queue, as many as there are and `wcs` has room for.
+    ///
+    /// `wcs` is made once and reused: nothing is copied but what the provider writes.
+    ///
+    /// # Errors
+    ///
+    /// [`PollError`] if the provider can't make sense of the queue. Then nothing is known of what is outstanding.
+    #[doc(alias = "ibv_poll_cq")]
+    #[inline(always)]
+    pub fn poll<'w>(&self, wcs: &'w mut [WorkCompletion]) -> Result<&'w [WorkCompletion], PollError> {
+        let left = self.room.left_behind();
+        let room = wcs.len().min(c_int::MAX as usize);
+        // SAFETY: the queue is alive, and `wcs` has `room` entries of `ibv_wc`, which they are transparent over.
+        let count = unsafe { sys::ibv_poll_cq(self.raw.as_ptr(), room as c_int, wcs.as_mut_ptr().cast()) };
+        let Ok(count) = usize::try_from(count) else { return Err(PollError::new(count)) };
+        if left != 0 && count < room {
+            self.room.seen_empty(left);
+        }
+        Ok(wcs.get(..count).unwrap_or(wcs))
+    }
+
+    /// `ibv_req_notify_cq`—Asks for one event on the channel.
+    ///
+    /// The order that loses none: arm, poll until the queue is empty, wait for the event, and again. An event may
+    /// find the queue empty.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Invalid`] if it was made without a channel; [`Error::Verb`].
+    #[doc(alias = "ibv_req_notify_cq")]
+    pub fn arm(&self, what: Arm) -> Result<()> {
+        if self.channel.is_none() {
+            return Err(Error::invalid(
+                "the completion queue's channel",
+                "none",
+                "made with `builder().channel(..)`",
+            ));
+        }
+        // SAFETY: the queue is alive.
+        let result = unsafe { sys::ibv_req_notify_cq(self.raw.as_ptr(), (what == Arm::Solicited).into()) };
+        check("ibv_req_notify_cq", result, String::new)
+    }
+}
+
+impl<'a, K: CqKind> CompletionQueue<'a, K> {
+    /// What its events are told apart by.
+    pub fn id(&self) -> CqId {
+        self.id
+    }
+
+    /// How many completions it holds.
+    pub fn capacity(&self) -> u32 {
+        self.room.capacity()
+    }
+
+    /// The context that it was made from.
+    pub fn context(&self) -> &Context {
+        &self.ctx
+    }
+
+    /// The channel that its events go to.
+    pub fn channel(&self) -> Option<&CompletionChannel<'a>> {
+        self.channel.as_deref()
+    }
+
+    /// `ibv_destroy_cq`—Destroys it, which dropping does as well.
+    ///
+    /// # Errors
+    ///
+    /// [`CloseError`] with the queue, with EBUSY if a queue pair on it was leaked.
+    #[doc(alias = "ibv_destroy_cq")]
+    pub fn close(mut self) -> Result<(), CloseError<Self>> {
+        self.raw.destroy().map_err(|error| Refused::new(self, error))
+    }
+
+    /// The C object; see [`Context::as_ptr`].
+    pub fn as_ptr(&self) -> *mut sys::ibv_cq {
+        self.raw.as_ptr()
+    }
+
+    pub(crate) fn room(&self) -> &Room {
+        &self.room
+    }
+}
+
+impl<K: CqKind> fmt::Debug for CompletionQueue<'_, K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CompletionQueue")
+            .field("id", &self.id)
+            .field("room", &self.room)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for CompletionQueueBuilder<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CompletionQueueBuilder")
+            .field("entries", &self.entries)
+            .field("comp_vector", &self.comp_vector)
+            .field("overcommit", &self.overcommit)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,386 @@
+//! Registered memory.
+//!
+//! # Safety
+//!
+//! A region owns its memory as a raw pointer and a length; no reference to it exists from registration until a
+//! successful `ibv_dereg_mr`, which is the fence after which no device can reach it. The CPU reads and writes it
+//! through [`dma`](crate::dma) alone. If deregistration fails, region and memory are leaked.
+
+#![expect(unsafe_code, reason = "the Safety section above")]
+
+mod buffer;
+mod remote;
+mod slice;
+
+pub use buffer::{Buffer, HugePages, Pages, PagesBuilder, RawBuffer, RawMemory};
+pub use remote::{RemoteRegion, RemoteSlice, RemoteU64};
+pub use slice::{MrSlice, MrU64, RangeError};
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
+use std::ops::RangeBounds;
+use std::ptr::NonNull;
+
+use ibv_sys as sys;
+
+use crate::dma;
+use crate::error::{CloseError, Error, Refused, Result};
+use crate::parent::Parent;
+use crate::pd::ProtectionDomain;
+use crate::raw::Raw;
+use slice::check_range;
+
+/// Who may use a region; [`Local`] or [`Remote`].
+pub trait Kind: sealed::Sealed + 'static {}
+
+/// A region for this side's requests only: what it holds is sent, or received into.
+#[derive(Debug, Clone, Copy)]
+pub enum Local {}
+
+/// A region that peers may read, write or update, as far as its [`RemoteAccess`] goes.
+#[derive(Debug, Clone, Copy)]
+pub enum Remote {}
+
+impl Kind for Local {}
+impl Kind for Remote {}
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for super::Local {}
+    impl Sealed for super::Remote {}
+}
+
+bitflags::bitflags! {
+    /// What a peer that knows the rkey may do with a region (`IBV_ACCESS_REMOTE_*`).
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub struct RemoteAccess: u32 {
+        /// RDMA READ.
+        const READ = sys::IBV_ACCESS_REMOTE_READ;
+        /// RDMA WRITE.
+        const WRITE = sys::IBV_ACCESS_REMOTE_WRITE;
+        /// Compare-and-swap and fetch-and-add.
+        const ATOMIC = sys::IBV_ACCESS_REMOTE_ATOMIC;
+        /// The device may reorder its writes to this region (needs a fence of the program's own protocol).
+        const RELAXED_ORDERING = sys::IBV_ACCESS_RELAXED_ORDERING;
+    }
+}
+
+/// `ibv_mr`—A registered region and the memory in it.
+///
+/// The region owns its memory. The device, and with [`Remote`] a peer, may write it at any moment, so it is never lent
+/// as `&[u8]`: the CPU copies in and out with [`read`](Self::read) and [`write`](Self::write), or loads and stores 8
+/// bytes at a time. Those see each byte either old or new, in no promised order. A completion orders them: what a
+/// completed request wrote is seen by what the CPU reads after polling it.
+///
+/// Requests name parts of it by [`slice`](Self::slice). [`into_buffer`](Self::into_buffer) deregisters, and gives the
+/// memory back.
+///
+/// `Send` and `Sync`.
+///
+/// # Examples
+///
+/// ```no_run
+/// # let ctx = ibv::Context::open("mlx5_0")?;
+/// # let pd = ctx.alloc_pd()?;
+/// let mr = ibv::MemoryRegion::local(&pd, vec![0; 4096])?;
+/// mr.write(0, b"hello")?;
+/// let request = ibv::send(mr.slice(0..5)?);
+/// # drop(request);
+/// let buffer: Vec<u8> = mr.into_buffer()?;
+/// # Ok::<(), ibv::Error>(())
+/// ```
+pub struct MemoryRegion<'a, K: Kind = Local, M: Buffer = Pages> {
+    raw: Raw<sys::ibv_mr>,
+    memory: ManuallyDrop<Memory<M>>,
+    lkey: u32,
+    rkey: u32,
+    // after `raw`: the region goes before its domain
+    pd: Parent<'a, ProtectionDomain<'a>>,
+    _kind: PhantomData<K>,
+}
+
+/// The memory of a buffer while it is registered. Dropping it makes the buffer again and drops that.
+struct Memory<M: Buffer>(ManuallyDrop<RawBuffer<M::Meta>>);
+
+impl<M: Buffer> Memory<M> {
+    fn start(&self) -> *mut u8 {
+        self.0.start.as_ptr()
+    }
+
+    fn into_buffer(mut self) -> M {
+        // SAFETY: taken once, since `self` is forgotten.
+        let raw = unsafe { ManuallyDrop::take(&mut self.0) };
+        std::mem::forget(self);
+        // SAFETY: `raw` came from `into_raw`, and nothing else uses the memory: it was never registered, or its
+        // region is gone.
+        unsafe { M::from_raw(raw) }
+    }
+}
+
+impl<M: Buffer> Drop for Memory<M> {
+    fn drop(&mut self) {
+        // SAFETY: taken once: `into_buffer` forgets `self`.
+        let raw = unsafe { ManuallyDrop::take(&mut self.0) };
+        // SAFETY: as in `into_buffer`.
+        drop(unsafe { M::from_raw(raw) });
+    }
+}
+
+// SAFETY: the memory is owned like the buffer it came from, and a buffer may be dropped on another thread if it is
+// `Send`; the CPU's accesses by `&self` are atomic, so they may come from all threads.
+unsafe impl<K: Kind, M: Buffer + Send> Send for MemoryRegion<'_, K, M> {}
+// SAFETY: as above; `&MemoryRegion` gives no access to the buffer itself.
+unsafe impl<K: Kind, M: Buffer + Send> Sync for MemoryRegion<'_, K, M> {}
+
+impl<'a, M: Buffer> MemoryRegion<'a, Local, M> {
+    /// `ibv_reg_mr`—Registers `buffer` for requests of this side (`IBV_ACCESS_LOCAL_WRITE`).
+    ///
+    /// # Errors
+    ///
+    /// [`Refused`] with the buffer: [`Error::Verb`] with ENOMEM if it passes RLIMIT_MEMLOCK or the device's table is
+    /// full, EINVAL; [`Error::Invalid`] if it is empty; [`Error::Limit`] if the device can't take that much.
+    #[doc(alias = "ibv_reg_mr")]
+    pub fn local(pd: impl Into<Parent<'a, ProtectionDomain<'a>>>, buffer: M) -> Result<Self, Refused<M>> {
+        Self::register(pd.into(), buffer, sys::IBV_ACCESS_LOCAL_WRITE)
+    }
+}
+
+impl<'a, M: Buffer> MemoryRegion<'a, Remote, M> {
+    /// `ibv_reg_mr`—Registers `buffer` for requests of this side, and for those of `access` of peers that know its
+    /// rkey and have a queue pair in this protection domain.
+    ///
+    /// # Errors
+    ///
+    /// As [`local`](MemoryRegion::local).
+    pub fn remote(
+        pd: impl Into<Parent<'a, ProtectionDomain<'a>>>,
+        buffer: M,
+        access: RemoteAccess,
+    ) -> Result<Self, Refused<M>> {
+        Self::register(pd.into(), buffer, sys::IBV_ACCESS_LOCAL_WRITE | access.bits())
+    }
+
+    /// Address, length and key, to be told to peers.
+    pub fn remote_region(&self) -> RemoteRegion {
+        RemoteRegion { addr: self.memory.start() as u64, len: self.len() as u64, rkey: self.rkey }
+    }
+
+    /// The key that peers name it by.
+    pub fn rkey(&self) -> u32 {
+        self.rkey
+    }
+}
+
+impl<'a, K: Kind, M: Buffer> MemoryRegion<'a, K, M> {
+    fn register(pd: Parent<'a, ProtectionDomain<'a>>, buffer: M, access: u32) -> Result<Self, Refused<M>> {
+        let raw = buffer.into_raw();
+        let (start, len) = (raw.start, raw.len);
+        let memory = Memory::<M>(ManuallyDrop::new(raw));
+        let register = || {
+            if len == 0 {
+                return Err(Error::invalid("the buffer's length", 0, "at least 1 byte"));
+            }
+            let max = pd.context().device_attr().max_mr_size();
+            Error::check_limit("bytes of a memory region", len as u64, max)?;
+            // SAFETY: the domain is alive; the memory is initialised, ours, and stays so until it is deregistered.
+            let mr = unsafe { sys::ibv_reg_mr(pd.as_ptr(), start.as_ptr().cast(), len, access as i32) };
+            // SAFETY: `mr` is new, or null with errno set.
+            unsafe { Raw::new("ibv_reg_mr", mr, || format!("{len} bytes, access {access:#x}")) }
+        };
+        match register() {
+            Ok(raw) => {
+                // SAFETY: the region is new; its keys never change.
+                let (lkey, rkey) = unsafe { ((*raw.as_ptr()).lkey, (*raw.as_ptr()).rkey) };
+                Ok(Self { raw, memory: ManuallyDrop::new(memory), lkey, rkey, pd, _kind: PhantomData })
+            }
+            Err(error) => Err(Refused::new(memory.into_buffer(), error)),
+        }
+    }
+
+    /// Its length in bytes, at least 1.
+    #[expect(clippy::len_without_is_empty, reason = "a region is never empty")]
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.memory.0.len
+    }
+
+    /// The key that requests name it by.
+    pub fn lkey(&self) -> u32 {
+        self.lkey
+    }
+
+    /// The protection domain that it is registered in.
+    pub fn pd(&self) -> &ProtectionDomain<'a> {
+        &self.pd
+    }
+
+    /// The part of it that a request shall use, as a scatter/gather element.
+    ///
+    /// # Errors
+    ///
+    /// [`RangeError`] if the range goes past the region's end, or is longer than 2³¹ bytes, the longest message.
+    #[inline]
+    pub fn slice(&self, range: impl RangeBounds<usize>) -> Result<MrSlice<'_>, RangeError> {
+        let (at, len) = check_range(range, self.len())?;
+        Ok(MrSlice::new(self.memory.start() as u64 + at as u64, len, self.lkey))
+    }
+
+    /// All of it; see [`slice`](Self::slice).
+    ///
+    /// # Errors
+    ///
+    /// [`RangeError`] if the region is longer than 2³¹ bytes.
+    #[inline]
+    pub fn as_slice(&self) -> Result<MrSlice<'_>, RangeError> {
+        self.slice(..)
+    }
+
+    /// 8 bytes at offset `at` that an atomic or READ returns its result in.
+    ///
+    /// # Errors
+    ///
+    /// [`RangeError`] if they are not aligned to 8, or go past the region's end.
+    #[inline]
+    pub fn u64_at(&self, at: usize) -> Result<MrU64<'_>, RangeError> {
+        let start = self.word(at)?;
+        Ok(MrU64(MrSlice::new(start as u64, 8, self.lkey)))
+    }
+
+    /// Copies `to.len()` bytes from offset `at` out of the region.
+    ///
+    /// # Errors
+    ///
+    /// [`RangeError`] if they go past the region's end.
+    #[inline]
+    pub fn read(&self, at: usize, to: &mut [u8]) -> Result<(), RangeError> {
+        let from = self.bytes(at, to.len())?;
+        // SAFETY: `bytes` says that the memory is there; `to` is exclusive and disjoint, since nobody has a reference
+        // into a region.
+        unsafe { dma::copy(to.as_mut_ptr(), from, to.len()) };
+        Ok(())
+    }
+
+    /// Copies `from` into the region at offset `at`.
+    ///
+    /// # Errors
+    ///
+    /// [`RangeError`] if it goes past the region's end.
+    #[inline]
+    pub fn write(&self, at: usize, from: &[u8]) -> Result<(), RangeError> {
+        let to = self.bytes(at, from.len())?;
+        // SAFETY: as in `read`.
+        unsafe { dma::copy(to, from.as_ptr(), from.len()) };
+        Ok(())
+    }
+
+    /// Loads 8 bytes at offset `at` in one piece, in the machine's byte order (which is what atomics leave).
+    ///
+    /// # Errors
+    ///
+    /// [`RangeError`] if they are not aligned to 8, or go past the region's end.
+    #[inline]
+    pub fn load_u64(&self, at: usize) -> Result<u64, RangeError> {
+        let at = self.word(at)?;
+        // SAFETY: `word` says that the memory is there and aligned.
+        Ok(unsafe { dma::load_u64(at) })
+    }
+
+    /// Stores 8 bytes at offset `at` in one piece, in the machine's byte order.
+    ///
+    /// # Errors
+    ///
+    /// As [`load_u64`](Self::load_u64).
+    #[inline]
+    pub fn store_u64(&self, at: usize, value: u64) -> Result<(), RangeError> {
+        let at = self.word(at)?;
+        // SAFETY: as in `load_u64`.
+        unsafe { dma::store_u64(at, value) };
+        Ok(())
+    }
+
+    /// Adds to 8 bytes at offset `at` and returns what they were. This is atomic towards other CPUs; towards the
+    /// device's atomics only if it says [`AtomicCap::GLOB`](crate::AtomicCap::GLOB).
+    ///
+    /// # Errors
+    ///
+    /// As [`load_u64`](Self::load_u64).
+    #[inline]
+    pub fn fetch_add_u64(&self, at: usize, value: u64) -> Result<u64, RangeError> {
+        let at = self.word(at)?;
+        // SAFETY: as in `load_u64`.
+        Ok(unsafe { dma::fetch_add_u64(at, value) })
+    }
+
+    #[inline]
+    fn bytes(&self, at: usize, len: usize) -> Result<*mut u8, RangeError> {
+        match at.checked_add(len) {
+            Some(end) if end <= self.len() => Ok(self.memory.start().wrapping_add(at)),
+            _ => Err(RangeError::outside(at, len, self.len())),
+        }
+    }
+
+    #[inline]
+    fn word(&self, at: usize) -> Result<*mut u8, RangeError> {
+        let start = self.bytes(at, 8)?;
+        if start as usize % 8 == 0 { Ok(start) } else { Err(RangeError::unaligned(at)) }
+    }
+
+    /// `ibv_dereg_mr`—Deregisters it and gives the memory back.
+    ///
+    /// # Errors
+    ///
+    /// [`CloseError`] with the region, as it was; EBUSY or EINVAL if a memory window is bound to it.
+    #[doc(alias = "ibv_dereg_mr")]
+    pub fn into_buffer(mut self) -> Result<M, CloseError<Self>> {
+        if let Err(error) = self.raw.destroy() {
+            return Err(Refused::new(self, error));
+        }
+        let mut this = ManuallyDrop::new(self);
+        // SAFETY: deregistered, so nothing reaches the memory; taken once, since `this` is never dropped.
+        let memory = unsafe { ManuallyDrop::take(&mut this.memory) };
+        // SAFETY: as above; the domain must still be let go, and the rest (`raw`) has nothing left to do.
+        unsafe { std::ptr::drop_in_place(&raw mut this.pd) };
+        Ok(memory.into_buffer())
+    }
+
+    /// `ibv_dereg_mr`—Deregisters it and frees its memory, which dropping does as well.
+    ///
+    /// # Errors
+    ///
+    /// As [`into_buffer`](Self::into_buffer).
+    pub fn close(self) -> Result<(), CloseError<Self>> {
+        self.into_buffer().map(drop)
+    }
+
+    /// The C object; see [`Context::as_ptr`](crate::Context::as_ptr).
+    pub fn as_ptr(&self) -> *mut sys::ibv_mr {
+        self.raw.as_ptr()
+    }
+
+    /// The memory. Whoever dereferences it must keep to the rules of [`MemoryRegion`]: the device may write it.
+    pub fn memory(&self) -> NonNull<u8> {
+        self.memory.0.start
+    }
+}
+
+impl<K: Kind, M: Buffer> Drop for MemoryRegion<'_, K, M> {
+    fn drop(&mut self) {
+        match self.raw.destroy() {
+            // SAFETY: deregistered, so nothing reaches the memory; dropped once, here.
+            Ok(()) => unsafe { ManuallyDrop::drop(&mut self.memory) },
+            // `raw` tries again and reports; the memory is not freed while the device may use it
+            Err(error) => tracing::error!(%error, len = self.len(), "a region's memory is leaked"),
+        }
+    }
+}
+
+impl<K: Kind, M: Buffer> fmt::Debug for MemoryRegion<'_, K, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryRegion")
+            .field("memory", &self.memory())
+            .field("len", &self.len())
+            .field("lkey", &self.lkey)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,337 @@
+//! Making a queue pair.
+//!
+//! # Safety
+//!
+//! The parents are alive and of one context when `ibv_create_qp` is called, and held by the queue pair from then on.
+//! For [`Extended`] every function pointer that a post may call is checked here.
+
+#![expect(unsafe_code, reason = "the Safety section above")]
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use ibv_sys as sys;
+
+use super::core::{QpCore, Share};
+use super::state::Reset;
+use super::transport::Transport;
+use super::{Backend, Basic, Extended, QueuePair};
+use crate::cq::{CompletionQueue, Room};
+use crate::error::{Error, Result, VerbError};
+use crate::parent::Parent;
+use crate::pd::{Posting, ProtectionDomain};
+use crate::raw::Raw;
+use crate::wr::encode::Limits;
+
+/// rxe's vendor id, on every kernel.
+const RXE_VENDOR_ID: u32 = 0x00ff_ffff;
+
+/// Sizes of a queue pair's queues (`struct ibv_qp_cap`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct QpCaps {
+    /// Outstanding sends.
+    pub send_depth: u32,
+    /// Outstanding receives.
+    pub recv_depth: u32,
+    /// Scatter/gather elements of a send.
+    pub send_sges: u32,
+    /// Scatter/gather elements of a receive.
+    pub recv_sges: u32,
+    /// Bytes of inline data of a send.
+    pub inline: u32,
+}
+
+impl QpCaps {
+    pub(super) fn from_c(cap: &sys::ibv_qp_cap) -> Self {
+        Self {
+            send_depth: cap.max_send_wr,
+            recv_depth: cap.max_recv_wr,
+            send_sges: cap.max_send_sge,
+            recv_sges: cap.max_recv_sge,
+            inline: cap.max_inline_data,
+        }
+    }
+
+    fn to_c(self) -> sys::ibv_qp_cap {
+        sys::ibv_qp_cap {
+            max_send_wr: self.send_depth,
+            max_recv_wr: self.recv_depth,
+            max_send_sge: self.send_sges,
+            max_recv_sge: self.recv_sges,
+            max_inline_data: self.inline,
+        }
+    }
+}
+
+/// How to make a [`QueuePair`]: `ibv_qp_init_attr`.
+///
+/// If nothing is said: 16 sends and 16 receives outstanding, 1 scatter/gather element each, no inline data, and only
+/// signaled requests complete visibly.
+///
+/// # Examples
+///
+/// ```no_run
+/// # use ibv::Rc;
+/// # let ctx = ibv::Context::open("mlx5_0")?;
+/// # let pd = ctx.alloc_pd()?;
+/// # let cq = ctx.create_cq(256)?;
+/// let qp = pd.create_qp::<Rc>(&cq, &cq).send_depth(64).recv_depth(128).inline(64).build()?;
+/// # Ok::<(), ibv::Error>(())
+/// ```
+#[must_use = "`build` makes the queue pair"]
+pub struct QueuePairBuilder<'a, T: Transport, B: Backend = Basic> {
+    pd: Parent<'a, ProtectionDomain<'a>>,
+    send_cq: Parent<'a, CompletionQueue<'a>>,
+    recv_cq: Parent<'a, CompletionQueue<'a>>,
+    caps: QpCaps,
+    signal_all: bool,
+    _makes: PhantomData<(T, B)>,
+}
+
+impl<'a, T: Transport> QueuePairBuilder<'a, T, Basic> {
+    /// Sends complete on `send_cq`, receives on `recv_cq`, which may be the same. Each parent is a reference, or an
+    /// [`Arc`].
+    pub fn new(
+        pd: impl Into<Parent<'a, ProtectionDomain<'a>>>,
+        send_cq: impl Into<Parent<'a, CompletionQueue<'a>>>,
+        recv_cq: impl Into<Parent<'a, CompletionQueue<'a>>>,
+    ) -> Self {
+        let caps = QpCaps { send_depth: 16, recv_depth: 16, send_sges: 1, recv_sges: 1, inline: 0 };
+        Self {
+            pd: pd.into(),
+            send_cq: send_cq.into(),
+            recv_cq: recv_cq.into(),
+            caps,
+            signal_all: false,
+            _makes: PhantomData,
+        }
+    }
+
+    /// Posts shall go by `ibv_wr_*`.
+    pub fn extended(self) -> QueuePairBuilder<'a, T, Extended> {
+        let Self { pd, send_cq, recv_cq, caps, signal_all, _makes } = self;
+        QueuePairBuilder { pd, send_cq, recv_cq, caps, signal_all, _makes: PhantomData }
+    }
+
+    /// `ibv_create_qp`—Makes it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Limit`] if the device can't have queues of that size; [`Error::Invalid`] for 0 elements;
+    /// [`Error::CqRoom`] if they could overrun a completion queue; [`Error::OtherContext`]; [`Error::PostingKind`];
+    /// [`Error::Verb`] with EINVAL if the sizes do not go together on this device (inline data, mostly), ENOMEM,
+    /// EOPNOTSUPP if it lacks the transport.
+    #[doc(alias = "ibv_create_qp")]
+    pub fn build(self) -> Result<QueuePair<'a, T, Reset, Basic>> {
+        self.make(
+            "ibv_create_qp",
+            |this| {
+                let mut attr = sys::ibv_qp_init_attr {
+                    send_cq: this.send_cq.as_ptr(),
+                    recv_cq: this.recv_cq.as_ptr(),
+                    cap: this.caps.to_c(),
+                    qp_type: T::QP_TYPE,
+                    sq_sig_all: this.signal_all.into(),
+                    ..Default::default()
+                };
+                // SAFETY: the parents are alive and of one context.
+                let qp = unsafe { sys::ibv_create_qp(this.pd.as_ptr(), &raw mut attr) };
+                (qp, attr.cap)
+            },
+            |_, _| Ok(()),
+        )
+    }
+}
+
+impl<'a, T: Transport> QueuePairBuilder<'a, T, Extended> {
+    /// `ibv_create_qp_ex`—Makes it, with all operations of its transport.
+    ///
+    /// On rxe, requests have one scatter/gather element at the most: its `ibv_wr_set_sge_list` sends wrong lengths
+    /// before rdma-core 64.
+    ///
+    /// # Errors
+    ///
+    /// As the basic `build`; and [`Error::Verb`] with EOPNOTSUPP if the provider lacks
+    /// `ibv_wr_*`, or one of the operations.
+    #[doc(alias = "ibv_create_qp_ex")]
+    pub fn build(self) -> Result<QueuePair<'a, T, Reset, Extended>> {
+        let is_rxe = self.pd.context().device_attr().vendor_id() == RXE_VENDOR_ID;
+        self.make(
+            "ibv_create_qp_ex",
+            |this| {
+                let mut attr = sys::ibv_qp_init_attr_ex {
+                    send_cq: this.send_cq.as_ptr(),
+                    recv_cq: this.recv_cq.as_ptr(),
+                    cap: this.caps.to_c(),
+                    qp_type: T::QP_TYPE,
+                    sq_sig_all: this.signal_all.into(),
+                    pd: this.pd.as_ptr(),
+                    comp_mask: sys::IBV_QP_INIT_ATTR_PD | sys::IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
+                    send_ops_flags: T::SEND_OPS.into(),
+                    ..Default::default()
+                };
+                // SAFETY: the parents are alive and of one context.
+                let qp = unsafe { sys::ibv_create_qp_ex(this.pd.context().as_ptr(), &raw mut attr) };
+                (qp, attr.cap)
+            },
+            |qp, limits| {
+                // SAFETY: the queue pair is new and alive.
+                if !unsafe { has_all_pointers::<T>(qp.as_ptr()) } {
+                    return Err(VerbError::new("ibv_create_qp_ex", libc::EOPNOTSUPP, T::NAME).into());
+                }
+                if is_rxe {
+                    limits.max_send_sge = 1;
+                }
+                Ok(())
+            },
+        )
+    }
+}
+
+impl<'a, T: Transport, B: Backend> QueuePairBuilder<'a, T, B> {
+    /// How many sends can be outstanding.
+    pub fn send_depth(mut self, requests: u32) -> Self {
+        self.caps.send_depth = requests;
+        self
+    }
+
+    /// How many receives can be outstanding.
+    pub fn recv_depth(mut self, requests: u32) -> Self {
+        self.caps.recv_depth = requests;
+        self
+    }
+
+    /// How many scatter/gather elements a send can have, at least 1.
+    pub fn send_sges(mut self, elements: u32) -> Self {
+        self.caps.send_sges = elements;
+        self
+    }
+
+    /// How many scatter/gather elements a receive can have, at least 1.
+    pub fn recv_sges(mut self, elements: u32) -> Self {
+        self.caps.recv_sges = elements;
+        self
+    }
+
+    /// How many bytes of [`Inline`](crate::Inline) data a send can carry.
+    pub fn inline(mut self, bytes: u32) -> Self {
+        self.caps.inline = bytes;
+        self
+    }
+
+    /// Every send shall complete visibly, as if it were [signaled](crate::Send::signaled).
+    pub fn signal_all(mut self, all: bool) -> Self {
+        self.signal_all = all;
+        self
+    }
+
+    /// How many entries the queues will claim of the send and the receive completion queue (of one, if they are the
+    /// same, both): what to make those with, at least.
+    pub fn cq_entries(&self) -> (u32, u32) {
+        (Room::for_depth(self.caps.send_depth), Room::for_depth(self.caps.recv_depth))
+    }
+
+    fn check(&self) -> Result<()> {
+        let ctx = self.pd.context();
+        ctx.check_same(self.send_cq.context(), "send completion queue")?;
+        ctx.check_same(self.recv_cq.context(), "receive completion queue")?;
+        let QpCaps { send_depth, recv_depth, send_sges, recv_sges, .. } = self.caps;
+        let device = ctx.device_attr();
+        Error::check_limit("outstanding sends", send_depth, device.max_qp_wr())?;
+        Error::check_limit("outstanding receives", recv_depth, device.max_qp_wr())?;
+        Error::check_limit("scatter/gather elements of a send", send_sges, device.max_sge())?;
+        Error::check_limit("scatter/gather elements of a receive", recv_sges, device.max_sge())?;
+        if send_sges == 0 || recv_sges == 0 {
+            return Err(Error::invalid("scatter/gather elements of a request", 0, "at least 1"));
+        }
+        Ok(())
+    }
+
+    /// Everything around the creating call.
+    fn make(
+        self,
+        verb: &'static str,
+        create: impl FnOnce(&Self) -> (*mut sys::ibv_qp, sys::ibv_qp_cap),
+        accept: impl FnOnce(NonNull<sys::ibv_qp>, &mut Limits) -> Result<()>,
+    ) -> Result<QueuePair<'a, T, Reset, B>> {
+        self.check()?;
+        self.pd.claim(Posting::Borrowed)?;
+        let (send_needed, recv_needed) = self.cq_entries();
+        let mut send = Share::new(self.send_cq.clone(), send_needed)?;
+        let mut recv = match Share::new(self.recv_cq.clone(), recv_needed) {
+            Ok(recv) => recv,
+            Err(error) => {
+                send.withdraw();
+                return Err(error);
+            }
+        };
+        let (qp, cap) = create(&self);
+        // SAFETY: `qp` is new, or null with errno set.
+        let raw = unsafe { Raw::new(verb, qp, || format!("{}, {:?}", T::NAME, self.caps)) };
+        let made = raw.and_then(|raw| {
+            // a provider that tells its real sizes may have made larger rings than were counted on
+            send.grow(cap.max_send_wr)?;
+            recv.grow(cap.max_recv_wr)?;
+            let mut limits = Limits {
+                context: self.pd.context().as_ptr(),
+                max_send_sge: cap.max_send_sge,
+                max_recv_sge: cap.max_recv_sge,
+                max_inline: cap.max_inline_data,
+            };
+            accept(raw.as_non_null(), &mut limits)?;
+            Ok((raw, limits))
+        });
+        match made {
+            Ok((raw, limits)) => Ok(QueuePair {
+                qp: raw.as_non_null(),
+                limits,
+                core: Arc::new(QpCore::new(raw, send, recv, self.pd)),
+                _is: PhantomData,
+                _invariant: PhantomData,
+            }),
+            Err(error) => {
+                send.withdraw();
+                recv.withdraw();
+                Err(error)
+            }
+        }
+    }
+}
+
+/// # Safety
+///
+/// `qp` is alive.
+unsafe fn has_all_pointers<T: Transport>(qp: *mut sys::ibv_qp) -> bool {
+    // SAFETY: alive, by the caller's promise.
+    let Some(qp) = NonNull::new(unsafe { sys::ibv_qp_to_qp_ex(qp) }) else { return false };
+    // SAFETY: as above; the fields are written once, at creation.
+    let qp = unsafe { qp.as_ref() };
+    let wants = |ops: sys::ibv_qp_create_send_ops_flags| T::SEND_OPS & ops != 0;
+    let common = qp.wr_start.is_some()
+        && qp.wr_complete.is_some()
+        && qp.wr_abort.is_some()
+        && qp.wr_set_sge.is_some()
+        && qp.wr_set_sge_list.is_some()
+        && qp.wr_set_inline_data.is_some();
+    common
+        && (!wants(sys::IBV_QP_EX_WITH_SEND) || qp.wr_send.is_some() && qp.wr_send_imm.is_some())
+        && (!wants(sys::IBV_QP_EX_WITH_RDMA_WRITE)
+            || qp.wr_rdma_write.is_some() && qp.wr_rdma_write_imm.is_some())
+        && (!wants(sys::IBV_QP_EX_WITH_RDMA_READ) || qp.wr_rdma_read.is_some())
+        && (!wants(sys::IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP)
+            || qp.wr_atomic_cmp_swp.is_some() && qp.wr_atomic_fetch_add.is_some())
+        && (!T::DATAGRAM || qp.wr_set_ud_addr.is_some())
+}
+
+impl<T: Transport, B: Backend> fmt::Debug for QueuePairBuilder<'_, T, B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("QueuePairBuilder")
+            .field("transport", &T::NAME)
+            .field("caps", &self.caps)
+            .field("signal_all", &self.signal_all)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,121 @@
+//! The C object under a queue pair, without state, transport or what may be posted.
+//!
+//! # Safety
+//!
+//! A [`QpCore`] owns its `ibv_qp`, and holds its parents until that is destroyed. It is covariant in `'a`, so that
+//! what hangs on a queue pair can hold it as parent.
+
+#![expect(unsafe_code, reason = "the Safety section above")]
+
+use std::ffi::c_int;
+use std::fmt;
+
+use ibv_sys as sys;
+
+use super::change::Change;
+use super::state::QpState;
+use crate::cq::CompletionQueue;
+use crate::error::Result;
+use crate::parent::Parent;
+use crate::pd::ProtectionDomain;
+use crate::raw::{Raw, check};
+
+/// A completion queue with what was promised of its [room](crate::cq::Room).
+pub(super) struct Share<'a> {
+    cq: Parent<'a, CompletionQueue<'a>>,
+    promised: u32,
+}
+
+impl<'a> Share<'a> {
+    pub(super) fn new(cq: Parent<'a, CompletionQueue<'a>>, needed: u32) -> Result<Self> {
+        cq.room().promise(needed)?;
+        Ok(Self { cq, promised: needed })
+    }
+
+    /// Makes it `needed`, if that is more.
+    pub(super) fn grow(&mut self, needed: u32) -> Result<()> {
+        self.cq.room().promise(needed.saturating_sub(self.promised))?;
+        self.promised = self.promised.max(needed);
+        Ok(())
+    }
+
+    /// No queue pair came of it.
+    pub(super) fn withdraw(self) {
+        self.cq.room().withdraw(self.promised);
+    }
+
+    fn leave_behind(&self) {
+        self.cq.room().leave_behind(self.promised);
+    }
+}
+
+/// The C object with its parents.
+pub(crate) struct QpCore<'a> {
+    raw: Raw<sys::ibv_qp>,
+    // after `raw`: the queue pair goes before its parents
+    send: Share<'a>,
+    recv: Share<'a>,
+    pd: Parent<'a, ProtectionDomain<'a>>,
+}
+
+impl<'a> QpCore<'a> {
+    pub(super) fn new(
+        raw: Raw<sys::ibv_qp>,
+        send: Share<'a>,
+        recv: Share<'a>,
+        pd: Parent<'a, ProtectionDomain<'a>>,
+    ) -> Self {
+        Self { raw, send, recv, pd }
+    }
+
+    pub(super) fn pd(&self) -> &ProtectionDomain<'a> {
+        &self.pd
+    }
+
+    pub(super) fn qp_num(&self) -> u32 {
+        // SAFETY: alive; the number never changes.
+        unsafe { (*self.raw.as_ptr()).qp_num }
+    }
+
+    /// `ibv_modify_qp` to `state`.
+    pub(super) fn modify(&self, from: QpState, to: QpState, change: Change) -> Result<()> {
+        let (mut attr, mask) = change.to(to)?;
+        // SAFETY: alive; `attr` is only read.
+        let result = unsafe { sys::ibv_modify_qp(self.raw.as_ptr(), &raw mut attr, mask as c_int) };
+        check("ibv_modify_qp", result, || format!("{from} to {to}, {change:?}"))
+    }
+
+    /// `ibv_query_qp`.
+    pub(super) fn query(&self) -> Result<(sys::ibv_qp_attr, sys::ibv_qp_init_attr)> {
+        let (mut attr, mut init) = (sys::ibv_qp_attr::default(), sys::ibv_qp_init_attr::default());
+        // SAFETY: alive; both structs are ours to write. The mask is a hint, so all is asked for.
+        let result =
+            unsafe { sys::ibv_query_qp(self.raw.as_ptr(), &raw mut attr, 0x1ff_ffff, &raw mut init) };
+        check("ibv_query_qp", result, String::new)?;
+        Ok((attr, init))
+    }
+
+    /// `ibv_destroy_qp`. What it completed may still be in the completion queues.
+    pub(super) fn destroy(&mut self) -> Result<()> {
+        self.raw.destroy()?;
+        self.send.leave_behind();
+        self.recv.leave_behind();
+        (self.send.promised, self.recv.promised) = (0, 0);
+        Ok(())
+    }
+}
+
+impl Drop for QpCore<'_> {
+    fn drop(&mut self) {
+        if let Err(error) = self.destroy() {
+            // `raw` tries again, and leaks it; its entries stay promised, since it may complete requests for ever
+            tracing::error!(%error, qp_num = self.qp_num(), "a queue pair could not be destroyed");
+        }
+    }
+}
+
+impl fmt::Debug for QpCore<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("QpCore").field("qp_num", &self.qp_num()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,218 @@
+//! The state as a value: for a queue pair that lives in a struct's field and changes there.
+
+use std::fmt;
+
+use super::attr::{Attr, Connection, UdRtrAttr, UdRtsAttr, change_of};
+use super::change::Change;
+use super::state::{QpState, Rts, State};
+use super::transport::{Connected, Datagram, Transport};
+use super::{Backend, Basic, Extended, QpAttr, QueuePair};
+use crate::error::{CloseError, Error, Result};
+use crate::wr::{PostError, Recv, Scatter, SendRequest};
+
+/// A [`QueuePair`] whose state is a value: transitions take `&mut self`, and what its state does not allow is an error
+/// at run time. Posting costs one comparison more.
+///
+/// # Examples
+///
+/// ```no_run
+/// use ibv::{Connection, DynQueuePair, InitAttr, Rc};
+///
+/// struct Peer {
+///     qp: DynQueuePair<'static, Rc>,
+/// }
+///
+/// impl Peer {
+///     fn reconnect(&mut self, connection: &Connection) -> Result<(), ibv::Error> {
+///         self.qp.reset()?;
+///         self.qp.init(InitAttr::new(1))?;
+///         self.qp.connect(connection)
+///     }
+/// }
+/// ```
+pub struct DynQueuePair<'a, T: Transport, B: Backend = Basic> {
+    /// Its state is `state`, whatever the type says.
+    qp: QueuePair<'a, T, Rts, B>,
+    state: QpState,
+}
+
+impl<'a, T: Transport, S: State, B: Backend> From<QueuePair<'a, T, S, B>> for DynQueuePair<'a, T, B> {
+    fn from(qp: QueuePair<'a, T, S, B>) -> Self {
+        Self { qp: qp.now(), state: S::STATE }
+    }
+}
+
+impl<'a, T: Transport, B: Backend> DynQueuePair<'a, T, B> {
+    /// Its state, as far as this side has brought it.
+    pub fn state(&self) -> QpState {
+        self.state
+    }
+
+    /// The queue pair with its state in the type.
+    ///
+    /// # Errors
+    ///
+    /// Itself, if `S` is not its state.
+    pub fn into_typed<S: State>(self) -> Result<QueuePair<'a, T, S, B>, Self> {
+        if self.state == S::STATE { Ok(self.qp.now()) } else { Err(self) }
+    }
+
+    /// As [`QueuePair::qp_num`].
+    pub fn qp_num(&self) -> u32 {
+        self.qp.qp_num()
+    }
+
+    /// As [`QueuePair::query`].
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Verb`].
+    pub fn query(&self) -> Result<QpAttr> {
+        self.qp.query()
+    }
+
+    /// As [`QueuePair::init`]: from RESET.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Invalid`] in another state, and those of [`QueuePair::init`].
+    pub fn init(&mut self, attr: T::Init) -> Result<()> {
+        self.step(QpState::RESET, QpState::INIT, &attr)
+    }
+
+    /// As [`QueuePair::reset`]: from every state.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Verb`].
+    pub fn reset(&mut self) -> Result<()> {
+        self.go(QpState::RESET, Change::default())
+    }
+
+    /// As [`QueuePair::into_error`]: from every state but RESET.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Invalid`] in RESET; [`Error::Verb`].
+    pub fn into_error(&mut self) -> Result<()> {
+        if self.state == QpState::RESET {
+            return Err(Error::invalid("the queue pair's state", self.state, "any but RESET"));
+        }
+        self.go(QpState::ERROR, Change::default())
+    }
+
+    /// As [`QueuePair::close`].
+    ///
+    /// # Errors
+    ///
+    /// [`CloseError`] with itself.
+    pub fn close(self) -> Result<(), CloseError<Self>> {
+        let state = self.state;
+        self.qp.close().map_err(|refused| refused.map(|qp| Self { qp, state }))
+    }
+
+    /// As [`QueuePair::post_recv`]: in every state but RESET.
+    ///
+    /// # Errors
+    ///
+    /// [`PostError::WrongState`] in RESET, and those of [`QueuePair::post_recv`].
+    #[inline]
+    pub fn post_recv<D: Scatter<'a>>(&self, request: Recv<D>) -> Result<(), PostError> {
+        if self.state == QpState::RESET {
+            return Err(PostError::WrongState { state: self.state });
+        }
+        self.qp.post_recv(request)
+    }
+
+    fn step(&mut self, from: QpState, to: QpState, attr: &impl Attr) -> Result<()> {
+        if self.state != from {
+            let expected = match from {
+                QpState::RESET => "RESET: call `reset` first",
+                _ => "INIT: call `init` first",
+            };
+            return Err(Error::invalid("the queue pair's state", self.state, expected));
+        }
+        self.go(to, change_of(attr))
+    }
+
+    fn go(&mut self, to: QpState, change: Change) -> Result<()> {
+        self.qp.core.modify(self.state, to, change)?;
+        self.state = to;
+        Ok(())
+    }
+
+    fn rtr_then_rts(&mut self, rtr: &T::Rtr, rts: &T::Rts) -> Result<()> {
+        self.step(QpState::INIT, QpState::RTR, rtr)?;
+        self.go(QpState::RTS, change_of(rts)).inspect_err(|_| {
+            if let Err(error) = self.reset() {
+                tracing::error!(%error, "a queue pair could not be reset after a failed transition");
+            }
+        })
+    }
+}
+
+impl<T: Connected, B: Backend> DynQueuePair<'_, T, B> {
+    /// As [`QueuePair::connect`]: from INIT.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Invalid`] in another state, and those of [`QueuePair::connect`]. If the last step fails it is in RESET
+    /// afterwards; [`state`](Self::state) tells.
+    pub fn connect(&mut self, connection: &Connection) -> Result<()> {
+        self.rtr_then_rts(&T::rtr(connection)?, &T::rts(connection))
+    }
+}
+
+impl<T, B: Backend> DynQueuePair<'_, T, B>
+where
+    T: Datagram<Rtr = UdRtrAttr, Rts = UdRtsAttr>,
+{
+    /// As [`QueuePair::activate`]: from INIT.
+    ///
+    /// # Errors
+    ///
+    /// As [`connect`](DynQueuePair::connect).
+    pub fn activate(&mut self, psn: u32) -> Result<()> {
+        self.rtr_then_rts(&UdRtrAttr::new(), &UdRtsAttr::new(psn))
+    }
+}
+
+impl<'a, T: Transport> DynQueuePair<'a, T, Basic> {
+    /// As [`QueuePair::post`]: in RTS.
+    ///
+    /// # Errors
+    ///
+    /// [`PostError::WrongState`] in another state, and those of [`QueuePair::post`].
+    #[inline]
+    pub fn post<R: SendRequest<'a, T>>(&self, request: R) -> Result<(), PostError> {
+        if self.state != QpState::RTS {
+            return Err(PostError::WrongState { state: self.state });
+        }
+        self.qp.post(request)
+    }
+}
+
+impl<'a, T: Transport> DynQueuePair<'a, T, Extended> {
+    /// As [`QueuePair::post`]: in RTS.
+    ///
+    /// # Errors
+    ///
+    /// As with the basic backend.
+    #[inline]
+    pub fn post<R: SendRequest<'a, T>>(&mut self, request: R) -> Result<(), PostError> {
+        if self.state != QpState::RTS {
+            return Err(PostError::WrongState { state: self.state });
+        }
+        self.qp.post(request)
+    }
+}
+
+impl<T: Transport, B: Backend> fmt::Debug for DynQueuePair<'_, T, B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DynQueuePair")
+            .field("transport", &T::NAME)
+            .field("state", &self.state)
+            .field("qp_num", &self.qp_num())
+            .finish_non_exhaustive()
+    }
+}

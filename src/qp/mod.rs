@@ -1,0 +1,267 @@
+//! Queue pairs.
+//!
+//! | file | what |
+//! |---|---|
+//! | `builder` | making one |
+//! | `state`, `transport` | its type parameters, and what they allow |
+//! | `attr`, `change`, `transition` | the state machine |
+//! | `post` | posting requests |
+//! | `dynamic` | the state as a value, for struct fields |
+//! | `core` | the C object |
+
+pub mod attr;
+mod builder;
+mod change;
+mod core;
+mod dynamic;
+mod post;
+pub mod state;
+mod transition;
+mod transport;
+
+pub use attr::{Connection, InitAttr, UdInitAttr};
+pub use builder::{QpCaps, QueuePairBuilder};
+pub use dynamic::DynQueuePair;
+pub use post::{PostRecv, PostSend};
+pub use state::QpState;
+pub use transport::{Atomics, Connected, Datagram, Rc, RdmaRead, RdmaWrite, Transport, Uc, Ud};
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use ibv_sys as sys;
+
+use self::core::QpCore;
+use crate::addr::{Endpoint, LocalPort};
+use crate::error::{CloseError, Refused, Result};
+use crate::pd::ProtectionDomain;
+use crate::wr::encode::Limits;
+use state::{Rts, State};
+
+/// Neither longer nor shorter: a `&QueuePair<'long>` that could be taken for a `&QueuePair<'short>` would accept a
+/// short-lived region.
+pub(crate) type Invariant<'a> = PhantomData<fn(&'a ()) -> &'a ()>;
+
+/// How requests reach the device, fixed when the queue pair is made; [`Basic`] or [`Extended`].
+pub trait Backend: sealed::Sealed + Send + Sync + 'static {}
+
+/// `ibv_post_send`: every provider has it; posting takes `&self`.
+#[derive(Debug, Clone, Copy)]
+pub enum Basic {}
+
+/// `ibv_wr_*`: fewer instructions where the provider has it; posting takes `&mut self`.
+#[derive(Debug, Clone, Copy)]
+pub enum Extended {}
+
+impl Backend for Basic {}
+impl Backend for Extended {}
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for super::Basic {}
+    impl Sealed for super::Extended {}
+}
+
+/// `ibv_qp`—A queue pair: a send queue and a receive queue.
+///
+/// Its type says what it is and what it can do now:
+///
+/// * `'a`: what it borrows and what is posted on it (regions, address handles) lives at least so long. With parents
+///   held by [`Arc`] it is `'static`; see [`OwnedQp`].
+/// * `T`: the transport, [`Rc`], [`Uc`] or [`Ud`].
+/// * `S`: the state, which each transition changes by taking the queue pair and giving it back:
+///
+/// ```text
+///           init             rtr            rts              sqd
+///   Reset ────────▶ Init ──────────▶ Rtr ─────────▶ Rts ◀─────────▶ Sqd
+///     ▲              │ connect / activate            ▲     resume
+///     │              └───────────────────────────────┘
+///     └── reset: from every state             into_error: from every state but Reset ──▶ Error
+/// ```
+///
+/// * `B`: the backend, [`Basic`] or [`Extended`].
+///
+/// The device can move a queue pair to the error state on its own, when a request fails. The type does not know: posts
+/// then still succeed (and complete as flushed) or are refused; [`query`](Self::query) tells. [`reset`](Self::reset)
+/// leads back.
+///
+/// `Send` and `Sync`. Dropping it destroys it; what was in flight is then over, or goes on unseen into regions that
+/// stay registered.
+///
+/// # Examples
+///
+/// ```no_run
+/// use ibv::{Connection, Context, Endpoint, InitAttr, Rc, random_psn, send};
+///
+/// # fn exchange(_: Endpoint) -> Endpoint { todo!() }
+/// let ctx = Context::open("mlx5_0")?;
+/// let pd = ctx.alloc_pd()?;
+/// let cq = ctx.create_cq(128)?;
+/// let mr = pd.alloc_local(4096)?;
+///
+/// let local = ctx.local_port(1)?;
+/// let psn = random_psn();
+/// let qp = pd.create_qp::<Rc>(&cq, &cq).build()?.init(InitAttr::new(1))?;
+/// let peer = exchange(qp.endpoint(&local, psn));
+/// let qp = qp.connect(&Connection::new(local, psn, peer))?;
+///
+/// mr.write(0, b"hello")?;
+/// qp.post(send(mr.slice(..5)?).signaled().id(1))?;
+/// # Ok::<(), ibv::Error>(())
+/// ```
+pub struct QueuePair<'a, T: Transport = Rc, S: State = Rts, B: Backend = Basic> {
+    /// `core`'s, at hand for posting.
+    qp: NonNull<sys::ibv_qp>,
+    limits: Limits,
+    core: Arc<QpCore<'a>>,
+    _is: PhantomData<(T, S, B)>,
+    _invariant: Invariant<'a>,
+}
+
+/// A queue pair that shares its parents, so that it can be stored and sent.
+pub type OwnedQp<T = Rc, S = Rts, B = Basic> = QueuePair<'static, T, S, B>;
+
+impl<'a, T: Transport, S: State, B: Backend> QueuePair<'a, T, S, B> {
+    /// Its number, 24 bits, by which peers name it.
+    pub fn qp_num(&self) -> u32 {
+        self.core.qp_num()
+    }
+
+    /// What a peer must be told of it: it is reached by `local`, and its first packet has `psn`.
+    pub fn endpoint(&self, local: &LocalPort, psn: u32) -> Endpoint {
+        Endpoint { lid: local.lid, qpn: self.qp_num(), psn, gid: local.gid }
+    }
+
+    /// The state that its type says, as a value.
+    pub fn state(&self) -> QpState {
+        S::STATE
+    }
+
+    /// The protection domain that it was made from.
+    pub fn pd(&self) -> &ProtectionDomain<'a> {
+        self.core.pd()
+    }
+
+    /// How many bytes of [`Inline`](crate::Inline) data a request can carry: at least what was asked for.
+    pub fn max_inline(&self) -> u32 {
+        self.limits.max_inline
+    }
+
+    /// `ibv_query_qp`—What it really is: its state may have become another than its type says.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Verb`](crate::Error::Verb).
+    #[doc(alias = "ibv_query_qp")]
+    pub fn query(&self) -> Result<QpAttr> {
+        let (attr, init) = self.core.query()?;
+        Ok(QpAttr { attr, init })
+    }
+
+    /// `ibv_destroy_qp`—Destroys it, which dropping does as well.
+    ///
+    /// # Errors
+    ///
+    /// [`CloseError`] with the queue pair, with EBUSY if it is still attached to a multicast group.
+    #[doc(alias = "ibv_destroy_qp")]
+    pub fn close(mut self) -> Result<(), CloseError<Self>> {
+        match Arc::get_mut(&mut self.core).map_or(Ok(()), QpCore::destroy) {
+            Ok(()) => Ok(()),
+            Err(error) => Err(Refused::new(self, error)),
+        }
+    }
+
+    /// A queue pair cannot be cloned: its type says its state, and there would be two of them for one state.
+    ///
+    /// This method is here for the compiler's advice alone. It can never be called.
+    #[doc(hidden)]
+    #[expect(clippy::should_implement_trait, reason = "it is here to say why not")]
+    #[must_use]
+    pub fn clone(&self) -> Self
+    where
+        Self: CloneQueuePair,
+    {
+        CloneQueuePair::never(self)
+    }
+
+    /// The C object; see [`Context::as_ptr`](crate::Context::as_ptr). Changing its state, or posting what this crate
+    /// would not, is the caller's own risk.
+    pub fn as_ptr(&self) -> *mut sys::ibv_qp {
+        self.qp.as_ptr()
+    }
+}
+
+/// Implemented by nothing.
+#[doc(hidden)]
+#[diagnostic::on_unimplemented(
+    message = "a queue pair cannot be cloned",
+    label = "share it as `&qp`, or put it into an `Arc`: posting takes `&self`"
+)]
+pub trait CloneQueuePair: sealed::Sealed + Sized {
+    fn never(&self) -> Self;
+}
+
+impl<T: Transport, S: State, B: Backend> fmt::Debug for QueuePair<'_, T, S, B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("QueuePair")
+            .field("transport", &T::NAME)
+            .field("state", &S::STATE)
+            .field("qp_num", &self.qp_num())
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a queue pair really is (`struct ibv_qp_attr`, `struct ibv_qp_init_attr`).
+#[derive(Clone, Copy)]
+pub struct QpAttr {
+    attr: sys::ibv_qp_attr,
+    init: sys::ibv_qp_init_attr,
+}
+
+impl QpAttr {
+    /// Its state.
+    pub fn state(&self) -> QpState {
+        QpState(self.attr.qp_state)
+    }
+
+    /// The sizes of its queues.
+    pub fn caps(&self) -> QpCaps {
+        QpCaps::from_c(&self.attr.cap)
+    }
+
+    /// Whether every send completes visibly, [signaled](crate::Send::signaled) or not.
+    pub fn signals_all(&self) -> bool {
+        self.init.sq_sig_all != 0
+    }
+
+    /// Its path MTU.
+    pub fn path_mtu(&self) -> crate::addr::Mtu {
+        crate::addr::Mtu::from_c(self.attr.path_mtu)
+    }
+
+    /// The peer's queue pair number.
+    pub fn dest_qpn(&self) -> u32 {
+        self.attr.dest_qp_num
+    }
+
+    /// The port that it is bound to.
+    pub fn port(&self) -> u8 {
+        self.attr.port_num
+    }
+
+    /// Retries left to it: `retry_cnt`, `rnr_retry`.
+    pub fn retries(&self) -> (u8, u8) {
+        (self.attr.retry_cnt, self.attr.rnr_retry)
+    }
+}
+
+impl fmt::Debug for QpAttr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("QpAttr")
+            .field("state", &self.state())
+            .field("caps", &self.caps())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,243 @@
+//! Posting requests.
+//!
+//! # Safety
+//!
+//! `qp` is `core`'s, alive as long as the queue pair, and `limits` were granted to it. What is posted lives for `'a`,
+//! which the queue pair cannot outlive, or fails to be accessed without harm: a region's key dies before its memory.
+
+#![expect(unsafe_code, reason = "the Safety section above")]
+
+use std::ptr::NonNull;
+
+use ibv_sys as sys;
+
+use super::state::{CanPostRecv, CanPostSend, Rts, State};
+use super::transport::Transport;
+use super::{Backend, Basic, Extended, QueuePair};
+use crate::wr::{
+    Batch, BatchStorage, PostError, Prepared, Recv, RecvBatch, RecvStorage, Scatter, SendRequest,
+    post_extended, post_recv, post_send,
+};
+
+/// What sends can be posted on: code written for it runs on every backend.
+///
+/// `'a`: what is posted must live as long as the queue.
+///
+/// # Examples
+///
+/// ```
+/// use ibv::{MrSlice, PostError, PostSend, Rc, RemoteSlice, write};
+///
+/// fn store<'a>(
+///     queue: &mut impl PostSend<'a, Transport = Rc>,
+///     from: MrSlice<'a>,
+///     to: RemoteSlice,
+/// ) -> Result<(), PostError> {
+///     queue.post(write(from, to).signaled())
+/// }
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "sends cannot be posted on `{Self}`",
+    label = "give a queue pair in `Rts`, or `&mut &qp` of a `Basic` one"
+)]
+pub trait PostSend<'a> {
+    /// The transport.
+    type Transport: Transport;
+
+    /// Posts a request.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`QueuePair::post`].
+    fn post<R: SendRequest<'a, Self::Transport>>(&mut self, request: R) -> Result<(), PostError>;
+}
+
+/// What receives can be posted on.
+#[diagnostic::on_unimplemented(
+    message = "receives cannot be posted on `{Self}`",
+    label = "give a queue pair in any state but `Reset`"
+)]
+pub trait PostRecv<'a> {
+    /// Posts a receive.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`QueuePair::post_recv`].
+    fn post_recv<D: Scatter<'a>>(&mut self, request: Recv<D>) -> Result<(), PostError>;
+}
+
+impl<'a, T: Transport, S: State> QueuePair<'a, T, S, Basic> {
+    /// `ibv_post_send`—Posts a request.
+    ///
+    /// # Errors
+    ///
+    /// [`PostError`]: nothing was posted, unless it is a [`PostError::Device`] that says otherwise.
+    #[doc(alias = "ibv_post_send")]
+    #[inline(always)]
+    pub fn post<R>(&self, request: R) -> Result<(), PostError>
+    where
+        S: CanPostSend,
+        R: SendRequest<'a, T>,
+    {
+        // SAFETY: see the module.
+        unsafe { post_send(self.qp, &self.limits, &request) }
+    }
+
+    /// `ibv_post_send`—Starts a list of requests, which reaches the device with one call.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # use ibv::{BatchStorage, MrSlice, PostError, QueuePair, RemoteSlice, write};
+    /// # fn f<'a>(qp: &QueuePair<'a>, from: MrSlice<'a>, to: RemoteSlice) -> Result<(), PostError> {
+    /// let mut storage = BatchStorage::<16>::new();
+    /// let mut batch = qp.batch(&mut storage);
+    /// batch.push(write(from, to))?;
+    /// batch.push(write(from, to).signaled())?;
+    /// batch.submit()
+    /// # }
+    /// ```
+    #[inline(always)]
+    pub fn batch<'l, const N: usize, const E: usize>(
+        &'l self,
+        storage: &'l mut BatchStorage<N, E>,
+    ) -> Batch<'l, 'a, T, E>
+    where
+        S: CanPostSend,
+    {
+        // SAFETY: see the module; the batch borrows the queue pair, which stays in its state meanwhile.
+        unsafe { Batch::new(self.qp, &self.limits, storage) }
+    }
+
+    /// Builds a request once, to be posted many times.
+    ///
+    /// # Errors
+    ///
+    /// Those [`PostError`]s that need no device.
+    pub fn prepare<R: SendRequest<'a, T>>(&self, request: R) -> Result<Prepared<'a, T>, PostError> {
+        Prepared::new(&self.limits, &request)
+    }
+
+    /// `ibv_post_send`—Posts a request that was built before.
+    ///
+    /// # Errors
+    ///
+    /// As [`post`](Self::post).
+    #[inline(always)]
+    pub fn post_prepared(&self, request: &Prepared<'a, T>) -> Result<(), PostError>
+    where
+        S: CanPostSend,
+    {
+        // SAFETY: see the module.
+        unsafe { request.post(self.qp, &self.limits) }
+    }
+}
+
+impl<'a, T: Transport, S: State> QueuePair<'a, T, S, Extended> {
+    /// `ibv_wr_start` … `ibv_wr_complete`—Posts a request.
+    ///
+    /// # Errors
+    ///
+    /// As [`post`](QueuePair::post) of the basic backend.
+    #[doc(alias = "ibv_wr_start")]
+    #[doc(alias = "ibv_wr_complete")]
+    #[inline(always)]
+    pub fn post<R>(&mut self, request: R) -> Result<(), PostError>
+    where
+        S: CanPostSend,
+        R: SendRequest<'a, T>,
+    {
+        self.post_list(std::slice::from_ref(&request))
+    }
+
+    /// `ibv_wr_start` … `ibv_wr_complete`—Posts requests of one kind with one doorbell.
+    ///
+    /// # Errors
+    ///
+    /// As [`post`](Self::post); either all are posted or none, as far as the provider tells.
+    #[inline(always)]
+    pub fn post_list<R>(&mut self, requests: &[R]) -> Result<(), PostError>
+    where
+        S: CanPostSend,
+        R: SendRequest<'a, T>,
+    {
+        // an `ibv_qp_ex` starts with its `ibv_qp` (`ibv_qp_to_qp_ex` is this cast, checked at creation)
+        let qp: NonNull<sys::ibv_qp_ex> = self.qp.cast();
+        // SAFETY: see the module; made with all operations, and `&mut self` keeps others away.
+        unsafe { post_extended(qp, &self.limits, requests) }
+    }
+}
+
+impl<'a, T: Transport, S: State, B: Backend> QueuePair<'a, T, S, B> {
+    /// `ibv_post_recv`—Posts room for a message.
+    ///
+    /// # Errors
+    ///
+    /// As [`post`](QueuePair::post).
+    #[doc(alias = "ibv_post_recv")]
+    #[inline(always)]
+    pub fn post_recv<D>(&self, request: Recv<D>) -> Result<(), PostError>
+    where
+        S: CanPostRecv,
+        D: Scatter<'a>,
+    {
+        // SAFETY: see the module.
+        unsafe { post_recv(self.qp, &self.limits, &request) }
+    }
+
+    /// `ibv_post_recv`—Starts a list of receives, which reaches the device with one call.
+    #[inline(always)]
+    pub fn recv_batch<'l, const N: usize, const E: usize>(
+        &'l self,
+        storage: &'l mut RecvStorage<N, E>,
+    ) -> RecvBatch<'l, 'a, E>
+    where
+        S: CanPostRecv,
+    {
+        // SAFETY: as in `batch`.
+        unsafe { RecvBatch::new(self.qp, &self.limits, storage) }
+    }
+}
+
+impl<'a, T: Transport> PostSend<'a> for QueuePair<'a, T, Rts, Basic> {
+    type Transport = T;
+
+    #[inline(always)]
+    fn post<R: SendRequest<'a, T>>(&mut self, request: R) -> Result<(), PostError> {
+        QueuePair::<'a, T, Rts, Basic>::post(self, request)
+    }
+}
+
+/// For sharing, like `Write for &File`: the provider locks.
+impl<'a, T: Transport> PostSend<'a> for &QueuePair<'a, T, Rts, Basic> {
+    type Transport = T;
+
+    #[inline(always)]
+    fn post<R: SendRequest<'a, T>>(&mut self, request: R) -> Result<(), PostError> {
+        QueuePair::<'a, T, Rts, Basic>::post(self, request)
+    }
+}
+
+impl<'a, T: Transport> PostSend<'a> for QueuePair<'a, T, Rts, Extended> {
+    type Transport = T;
+
+    #[inline(always)]
+    fn post<R: SendRequest<'a, T>>(&mut self, request: R) -> Result<(), PostError> {
+        QueuePair::<'a, T, Rts, Extended>::post(self, request)
+    }
+}
+
+impl<'a, T: Transport, S: CanPostRecv, B: Backend> PostRecv<'a> for QueuePair<'a, T, S, B> {
+    #[inline(always)]
+    fn post_recv<D: Scatter<'a>>(&mut self, request: Recv<D>) -> Result<(), PostError> {
+        QueuePair::<'a, T, S, B>::post_recv(self, request)
+    }
+}
+
+/// For sharing: the provider locks.
+impl<'a, T: Transport, S: CanPostRecv, B: Backend> PostRecv<'a> for &QueuePair<'a, T, S, B> {
+    #[inline(always)]
+    fn post_recv<D: Scatter<'a>>(&mut self, request: Recv<D>) -> Result<(), PostError> {
+        QueuePair::<'a, T, S, B>::post_recv(self, request)
+    }
+}

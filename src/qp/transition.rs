@@ -1,0 +1,220 @@
+//! The state machine: each transition takes the queue pair, and gives it back in its new state.
+//!
+//! A test holds every call made here against the kernel's table of legal transitions.
+
+use std::marker::PhantomData;
+
+use super::attr::{Connection, change_of};
+use super::change::Change;
+use super::state::{CanFail, Error, Init, QpState, Reset, Rtr, Rts, Sqd, State};
+use super::transport::{Connected, Datagram, Transport};
+use super::{Backend, QueuePair};
+use crate::error::{Refused, Result, TransitionError};
+use crate::qp::attr::UdRtrAttr;
+use crate::qp::attr::UdRtsAttr;
+
+/// The queue pair in its new state, or as it was.
+type Moved<'a, T, From, To, B> = Result<QueuePair<'a, T, To, B>, TransitionError<QueuePair<'a, T, From, B>>>;
+
+/// The queue pair in `Rts`, or back in `Reset`.
+type Activated<'a, T, B> = Result<QueuePair<'a, T, Rts, B>, TransitionError<QueuePair<'a, T, Reset, B>>>;
+
+impl<'a, T: Transport, S: State, B: Backend> QueuePair<'a, T, S, B> {
+    fn go<N: State>(self, change: Change) -> Moved<'a, T, S, N, B> {
+        match self.core.modify(S::STATE, N::STATE, change) {
+            Ok(()) => Ok(self.now()),
+            Err(error) => Err(Refused::new(self, error)),
+        }
+    }
+
+    /// The same queue pair, whose state has become `N`.
+    pub(super) fn now<N: State>(self) -> QueuePair<'a, T, N, B> {
+        let Self { qp, limits, core, .. } = self;
+        QueuePair { qp, limits, core, _is: PhantomData, _invariant: PhantomData }
+    }
+
+    fn stay(&self, change: Change) -> Result<()> {
+        self.core.modify(S::STATE, S::STATE, change)
+    }
+
+    /// `ibv_modify_qp`, any state → RESET—Forgets everything outstanding: it will never complete.
+    ///
+    /// # Errors
+    ///
+    /// [`TransitionError`] with the queue pair as it was, for any reason that the device may have.
+    #[doc(alias = "ibv_modify_qp")]
+    pub fn reset(self) -> Moved<'a, T, S, Reset, B> {
+        self.go(Change::default())
+    }
+
+    /// `ibv_modify_qp`, any state but RESET → ERR—Flushes everything outstanding: each request completes with
+    /// [`WcStatus::WR_FLUSH_ERR`](crate::WcStatus::WR_FLUSH_ERR).
+    ///
+    /// # Errors
+    ///
+    /// As [`reset`](Self::reset).
+    pub fn into_error(self) -> Moved<'a, T, S, Error, B>
+    where
+        S: CanFail,
+    {
+        self.go(Change::default())
+    }
+}
+
+impl<'a, T: Transport, B: Backend> QueuePair<'a, T, Reset, B> {
+    /// `ibv_modify_qp`, RESET → INIT—Binds it to a port. From now on receives can be posted.
+    ///
+    /// # Errors
+    ///
+    /// [`TransitionError`] with the queue pair as it was: [`Error::Verb`](crate::Error::Verb) with EINVAL if there is
+    /// no such port or P_Key, EPERM for a Q_Key with its top bit set and no CAP_NET_RAW.
+    pub fn init(self, attr: T::Init) -> Moved<'a, T, Reset, Init, B> {
+        self.go(change_of(&attr))
+    }
+}
+
+impl<'a, T: Transport, B: Backend> QueuePair<'a, T, Init, B> {
+    /// `ibv_modify_qp`, INIT → INIT—Changes attributes.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Verb`](crate::Error::Verb) as [`init`](QueuePair::init).
+    pub fn modify_init(&mut self, attr: &T::InitModify) -> Result<()> {
+        self.stay(change_of(attr))
+    }
+
+    /// `ibv_modify_qp`, INIT → RTR—Ready to receive.
+    ///
+    /// # Errors
+    ///
+    /// [`TransitionError`] with the queue pair as it was: [`Error::Limit`](crate::Error::Limit) for a value out of its
+    /// range; [`Error::Verb`](crate::Error::Verb) with EINVAL if the path is wrong (RoCE needs a GRH, and the port of
+    /// `init`) or its MTU larger than the port's.
+    pub fn rtr(self, attr: T::Rtr) -> Moved<'a, T, Init, Rtr, B> {
+        self.go(change_of(&attr))
+    }
+
+    /// Both steps, or back to `Reset`.
+    fn rtr_then_rts(self, rtr: T::Rtr, rts: T::Rts) -> Activated<'a, T, B> {
+        match self.rtr(rtr) {
+            Ok(qp) => qp.rts(rts).map_err(back_to_reset),
+            Err(refused) => Err(back_to_reset(refused)),
+        }
+    }
+}
+
+/// A state in the middle of several steps is nobody's: better none.
+fn back_to_reset<'a, T: Transport, S: State, B: Backend>(
+    refused: TransitionError<QueuePair<'a, T, S, B>>,
+) -> TransitionError<QueuePair<'a, T, Reset, B>> {
+    let (qp, error) = refused.into_parts();
+    let reset = qp.and_then(|qp| match qp.reset() {
+        Ok(qp) => Some(qp),
+        Err(refused) => {
+            tracing::error!(error = %refused, "a queue pair could not be reset after a failed transition, and is dropped");
+            None
+        }
+    });
+    Refused::new(reset, error)
+}
+
+impl<'a, T: Connected, B: Backend> QueuePair<'a, T, Init, B> {
+    /// INIT → RTR → RTS—Connects it to its peer, which does the same.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`rtr`](Self::rtr) and [`rts`](QueuePair::rts). The queue pair comes back in `Reset`: all receives
+    /// posted on it are forgotten. It is lost (`None`) only if the device refuses the reset too.
+    pub fn connect(self, connection: &Connection) -> Activated<'a, T, B> {
+        match T::rtr(connection) {
+            Ok(rtr) => self.rtr_then_rts(rtr, T::rts(connection)),
+            Err(error) => Err(back_to_reset(Refused::new(self, error))),
+        }
+    }
+}
+
+impl<'a, T, B: Backend> QueuePair<'a, T, Init, B>
+where
+    T: Datagram<Rtr = UdRtrAttr, Rts = UdRtsAttr>,
+{
+    /// INIT → RTR → RTS—Makes a datagram queue pair ready; its first packet has `psn`.
+    ///
+    /// # Errors
+    ///
+    /// As [`connect`](QueuePair::connect).
+    pub fn activate(self, psn: u32) -> Activated<'a, T, B> {
+        self.rtr_then_rts(UdRtrAttr::new(), UdRtsAttr::new(psn))
+    }
+}
+
+impl<'a, T: Transport, B: Backend> QueuePair<'a, T, Rtr, B> {
+    /// `ibv_modify_qp`, RTR → RTS—Ready to send.
+    ///
+    /// # Errors
+    ///
+    /// [`TransitionError`] with the queue pair as it was: [`Error::Limit`](crate::Error::Limit) for a value out of its
+    /// range; [`Error::Verb`](crate::Error::Verb) with EINVAL if the device can't have so many READs and atomics under
+    /// way.
+    pub fn rts(self, attr: T::Rts) -> Moved<'a, T, Rtr, Rts, B> {
+        self.go(change_of(&attr))
+    }
+}
+
+impl<'a, T: Transport, B: Backend> QueuePair<'a, T, Rts, B> {
+    /// `ibv_modify_qp`, RTS → RTS—Changes attributes.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Verb`](crate::Error::Verb) with EINVAL.
+    pub fn modify(&mut self, attr: &T::RtsModify) -> Result<()> {
+        self.stay(change_of(attr))
+    }
+
+    /// `ibv_modify_qp`, RTS → SQD—Lets the send queue run dry: what has started goes on, what has not waits.
+    ///
+    /// With `notify`, the context raises `IBV_EVENT_SQ_DRAINED` when nothing is under way any more.
+    ///
+    /// # Errors
+    ///
+    /// [`TransitionError`] with the queue pair as it was.
+    pub fn sqd(self, notify: bool) -> Moved<'a, T, Rts, Sqd, B> {
+        let mut change = Change::default();
+        change.notify_when_drained(notify);
+        self.go(change)
+    }
+
+    /// `ibv_modify_qp`, SQE → RTS—Goes on after a failed send on UC or UD, where the device stops the send queue alone.
+    /// [`query`](Self::query) tells whether it has.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Verb`](crate::Error::Verb) with EINVAL if it is in another state.
+    pub fn resume_after_send_error(&mut self) -> Result<()> {
+        let mut change = Change::default();
+        // on RC it never happens, and the kernel's table has no attribute for it
+        if T::QP_TYPE != ibv_sys::IBV_QPT_RC {
+            change.current_state(QpState::SQE);
+        }
+        self.core.modify(QpState::SQE, QpState::RTS, change)
+    }
+}
+
+impl<'a, T: Transport, B: Backend> QueuePair<'a, T, Sqd, B> {
+    /// `ibv_modify_qp`, SQD → SQD—Changes attributes of the drained queue pair, such as the path.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Verb`](crate::Error::Verb) with EINVAL, also if it is not drained yet.
+    pub fn modify_drained(&mut self, attr: &T::SqdModify) -> Result<()> {
+        self.stay(change_of(attr))
+    }
+
+    /// `ibv_modify_qp`, SQD → RTS—Lets the send queue go on.
+    ///
+    /// # Errors
+    ///
+    /// [`TransitionError`] with the queue pair as it was.
+    pub fn resume(self, attr: T::RtsModify) -> Moved<'a, T, Sqd, Rts, B> {
+        self.go(change_of(&attr))
+    }
+}

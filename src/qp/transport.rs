@@ -1,0 +1,167 @@
+//! The transports, and what each can carry.
+
+use ibv_sys as sys;
+
+use super::attr::{
+    Attr, Connection, InitAttr, InitModifyAttr, RcModifyAttr, RcRtrAttr, RcRtsAttr, RcSqdAttr, UcModifyAttr,
+    UcRtrAttr, UcRtsAttr, UcSqdAttr, UdInitAttr, UdInitModifyAttr, UdModifyAttr, UdRtrAttr, UdRtsAttr,
+    UdSqdAttr,
+};
+use crate::error::Result;
+
+/// A queue pair's transport: [`Rc`], [`Uc`] or [`Ud`]. It decides which requests exist, and what each step of the
+/// state machine asks for.
+pub trait Transport: sealed::Sealed + Send + Sync + 'static {
+    /// Its name.
+    const NAME: &'static str;
+    #[doc(hidden)]
+    const QP_TYPE: sys::ibv_qp_type;
+    #[doc(hidden)]
+    const SEND_OPS: u32;
+    #[doc(hidden)]
+    const DATAGRAM: bool;
+
+    /// What [`init`](crate::QueuePair::init) asks for.
+    type Init: Attr;
+    /// What can be changed in `Init`.
+    type InitModify: Attr;
+    /// What [`rtr`](crate::QueuePair::rtr) asks for.
+    type Rtr: Attr;
+    /// What [`rts`](crate::QueuePair::rts) asks for.
+    type Rts: Attr;
+    /// What can be changed in `Rts`, and on the way back from `Sqd`.
+    type RtsModify: Attr;
+    /// What can be changed in `Sqd`.
+    type SqdModify: Attr;
+}
+
+/// A transport with one peer per queue pair.
+#[diagnostic::on_unimplemented(
+    message = "a {Self} queue pair has no peer of its own",
+    label = "a UD send needs its destination: `send(..).to(&ah, qpn, qkey)`; and UD goes to `Rts` by `qp.activate(psn)?`"
+)]
+pub trait Connected: Transport {
+    #[doc(hidden)]
+    fn rtr(connection: &Connection) -> Result<Self::Rtr>;
+    #[doc(hidden)]
+    fn rts(connection: &Connection) -> Self::Rts;
+}
+
+/// A transport whose sends name their destination.
+#[diagnostic::on_unimplemented(
+    message = "a {Self} queue pair is connected to one peer, and cannot send elsewhere",
+    label = "leave out `.to(..)`; datagrams need a `QueuePair<Ud>`, which goes to `Rts` by `activate`"
+)]
+pub trait Datagram: Transport {}
+
+/// A transport with RDMA WRITE.
+#[diagnostic::on_unimplemented(
+    message = "a {Self} queue pair has no RDMA WRITE",
+    label = "use a `QueuePair<Rc>` or `QueuePair<Uc>`, or send the data"
+)]
+pub trait RdmaWrite: Transport {}
+
+/// A transport with RDMA READ.
+#[diagnostic::on_unimplemented(
+    message = "a {Self} queue pair has no RDMA READ",
+    label = "use a `QueuePair<Rc>`, or let the peer send or write the data"
+)]
+pub trait RdmaRead: Transport {}
+
+/// A transport with atomic operations.
+#[diagnostic::on_unimplemented(
+    message = "a {Self} queue pair has no atomic operations",
+    label = "use a `QueuePair<Rc>`"
+)]
+pub trait Atomics: Transport {}
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for super::Rc {}
+    impl Sealed for super::Uc {}
+    impl Sealed for super::Ud {}
+}
+
+/// Reliable connection: each message arrives once and in order, or fails visibly. SEND, WRITE, READ, atomics.
+#[derive(Debug, Clone, Copy)]
+pub enum Rc {}
+
+/// Unreliable connection: messages arrive in order, or are lost in silence. SEND, WRITE.
+#[derive(Debug, Clone, Copy)]
+pub enum Uc {}
+
+/// Unreliable datagram: messages of at most one MTU to any peer, or lost in silence. SEND.
+#[derive(Debug, Clone, Copy)]
+pub enum Ud {}
+
+const SENDS: u32 = sys::IBV_QP_EX_WITH_SEND | sys::IBV_QP_EX_WITH_SEND_WITH_IMM;
+const WRITES: u32 = sys::IBV_QP_EX_WITH_RDMA_WRITE | sys::IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM;
+const READS: u32 = sys::IBV_QP_EX_WITH_RDMA_READ;
+const ATOMICS: u32 = sys::IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | sys::IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
+
+impl Transport for Rc {
+    const NAME: &'static str = "RC";
+    const QP_TYPE: sys::ibv_qp_type = sys::IBV_QPT_RC;
+    const SEND_OPS: u32 = SENDS | WRITES | READS | ATOMICS;
+    const DATAGRAM: bool = false;
+    type Init = InitAttr;
+    type InitModify = InitModifyAttr;
+    type Rtr = RcRtrAttr;
+    type Rts = RcRtsAttr;
+    type RtsModify = RcModifyAttr;
+    type SqdModify = RcSqdAttr;
+}
+
+impl Connected for Rc {
+    fn rtr(connection: &Connection) -> Result<RcRtrAttr> {
+        connection.rc_rtr()
+    }
+
+    fn rts(connection: &Connection) -> RcRtsAttr {
+        connection.rc_rts()
+    }
+}
+
+impl RdmaWrite for Rc {}
+impl RdmaRead for Rc {}
+impl Atomics for Rc {}
+
+impl Transport for Uc {
+    const NAME: &'static str = "UC";
+    const QP_TYPE: sys::ibv_qp_type = sys::IBV_QPT_UC;
+    const SEND_OPS: u32 = SENDS | WRITES;
+    const DATAGRAM: bool = false;
+    type Init = InitAttr;
+    type InitModify = InitModifyAttr;
+    type Rtr = UcRtrAttr;
+    type Rts = UcRtsAttr;
+    type RtsModify = UcModifyAttr;
+    type SqdModify = UcSqdAttr;
+}
+
+impl Connected for Uc {
+    fn rtr(connection: &Connection) -> Result<UcRtrAttr> {
+        connection.uc_rtr()
+    }
+
+    fn rts(connection: &Connection) -> UcRtsAttr {
+        connection.uc_rts()
+    }
+}
+
+impl RdmaWrite for Uc {}
+
+impl Transport for Ud {
+    const NAME: &'static str = "UD";
+    const QP_TYPE: sys::ibv_qp_type = sys::IBV_QPT_UD;
+    const SEND_OPS: u32 = SENDS;
+    const DATAGRAM: bool = true;
+    type Init = UdInitAttr;
+    type InitModify = UdInitModifyAttr;
+    type Rtr = UdRtrAttr;
+    type Rts = UdRtsAttr;
+    type RtsModify = UdModifyAttr;
+    type SqdModify = UdSqdAttr;
+}
+
+impl Datagram for Ud {}

@@ -1,0 +1,128 @@
+//! Owning a C object: the one place where destroy verbs are called, and where C results become [`Result`]s.
+//!
+//! # Safety
+//!
+//! A [`Raw`] is made from a pointer that a create verb returned, and is the only owner of it. It destroys the object
+//! at most once. If that fails, the object stays as it is (libibverbs frees nothing then), and is leaked.
+
+#![expect(unsafe_code, reason = "the Safety section above")]
+
+use std::ffi::c_int;
+use std::io;
+use std::ptr::NonNull;
+
+use ibv_sys as sys;
+
+use crate::error::{Error, Result, VerbError};
+
+/// A C object with its destroy verb.
+pub(crate) trait Object {
+    /// The destroy verb's name.
+    const DESTROY: &'static str;
+
+    /// # Safety
+    ///
+    /// `object` is alive and nothing uses it after a return value of 0.
+    unsafe fn destroy(object: *mut Self) -> c_int;
+}
+
+macro_rules! objects {
+    ($($object:ident: $destroy:ident),* $(,)?) => {$(
+        impl Object for sys::$object {
+            const DESTROY: &'static str = stringify!($destroy);
+
+            unsafe fn destroy(object: *mut Self) -> c_int {
+                // SAFETY: the caller's promise is the verb's precondition.
+                unsafe { sys::$destroy(object) }
+            }
+        }
+    )*};
+}
+
+objects! {
+    ibv_context: ibv_close_device,
+    ibv_pd: ibv_dealloc_pd,
+    ibv_mr: ibv_dereg_mr,
+    ibv_comp_channel: ibv_destroy_comp_channel,
+    ibv_cq: ibv_destroy_cq,
+    ibv_qp: ibv_destroy_qp,
+    ibv_ah: ibv_destroy_ah,
+}
+
+/// The owner of a C object.
+#[derive(Debug)]
+pub(crate) struct Raw<T: Object> {
+    object: NonNull<T>,
+    alive: bool,
+}
+
+// SAFETY: libibverbs' objects may be used from all threads, and destroyed on any one (man ibv_alloc_td: all but those
+// of a thread domain, of which there is none here); destruction is exclusive, since it takes `&mut` or drop.
+unsafe impl<T: Object> Send for Raw<T> {}
+// SAFETY: as above.
+unsafe impl<T: Object> Sync for Raw<T> {}
+
+impl<T: Object> Raw<T> {
+    /// Takes over what `verb` returned; null is an error, with errno as its reason. `asked` says what was wanted.
+    ///
+    /// # Safety
+    ///
+    /// `object` is null with errno set, or a new object that nobody else destroys.
+    pub(crate) unsafe fn new(
+        verb: &'static str,
+        object: *mut T,
+        asked: impl FnOnce() -> String,
+    ) -> Result<Self> {
+        match NonNull::new(object) {
+            Some(object) => Ok(Self { object, alive: true }),
+            None => Err(last_error(verb, asked)),
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn as_ptr(&self) -> *mut T {
+        self.object.as_ptr()
+    }
+
+    #[inline(always)]
+    pub(crate) fn as_non_null(&self) -> NonNull<T> {
+        self.object
+    }
+
+    /// Destroys the object, unless that was done. After `Err` it is as alive as before.
+    pub(crate) fn destroy(&mut self) -> Result<()> {
+        if self.alive {
+            // SAFETY: it is alive, and `alive` goes false before anybody can come here again.
+            check(T::DESTROY, unsafe { T::destroy(self.object.as_ptr()) }, String::new)?;
+            self.alive = false;
+        }
+        Ok(())
+    }
+}
+
+impl<T: Object> Drop for Raw<T> {
+    fn drop(&mut self) {
+        if let Err(error) = self.destroy() {
+            // Freeing what the device may still use would be worse than losing it.
+            tracing::error!(%error, "an object could not be destroyed and is leaked");
+            self.alive = false;
+        }
+    }
+}
+
+/// 0 is success, anything else an errno.
+pub(crate) fn check(verb: &'static str, result: c_int, asked: impl FnOnce() -> String) -> Result<()> {
+    match result {
+        0 => Ok(()),
+        // "-1 + errno" verbs; no verb of the other kind returns a negative number
+        -1 => Err(last_error(verb, asked)),
+        errno => Err(VerbError::new(verb, errno.wrapping_abs(), asked()).into()),
+    }
+}
+
+/// The error that errno holds right after `verb` failed.
+pub(crate) fn last_error(verb: &'static str, asked: impl FnOnce() -> String) -> Error {
+    let errno = io::Error::last_os_error().raw_os_error().filter(|&errno| errno != 0);
+    // rxe's create_cq_ex fails with errno 0 on an unknown comp_mask
+    VerbError::new(verb, errno.unwrap_or(libc::EINVAL), asked()).into()
+}

@@ -1,0 +1,271 @@
+//! The backend `ibv_post_send`: a request is an `ibv_send_wr` and its elements.
+//!
+//! # Safety
+//!
+//! Only the fields that a request has are written, and the provider reads no others: which ones those are follows
+//! from the opcode (`man ibv_post_send`). `imm_data` is always written, since providers copy it before they look.
+
+#![expect(unsafe_code, reason = "the Safety section above")]
+
+use std::ffi::c_int;
+use std::mem::MaybeUninit;
+use std::ptr::{NonNull, null_mut};
+
+use ibv_sys as sys;
+
+use super::encode::{Encode, Head, Limits};
+use super::error::PostError;
+use super::gather::Scatter;
+use super::recv::Recv;
+use super::request::{Address, SendRequest};
+use crate::mr::{MrSlice, RemoteSlice, RemoteU64};
+use crate::qp::Transport;
+
+/// An `ibv_send_wr` in the making. `data` says where its elements are kept.
+pub(super) struct Slot<'s, D> {
+    pub(super) wr: &'s mut MaybeUninit<sys::ibv_send_wr>,
+    pub(super) data: D,
+    pub(super) limits: &'s Limits,
+}
+
+/// Where the elements of a request are kept while the provider may read them.
+pub(super) trait Elements {
+    fn one(self, sge: &sys::ibv_sge) -> *const sys::ibv_sge;
+    fn many(self, sges: &[sys::ibv_sge]) -> Result<*const sys::ibv_sge, PostError>;
+    fn inline(self, bytes: &[u8]) -> *const sys::ibv_sge;
+}
+
+/// The element that means these bytes, for the inline copy of a post: it has no key.
+#[inline(always)]
+pub(super) fn inline_sge(bytes: &[u8]) -> sys::ibv_sge {
+    // at most the queue pair's limit, which C holds in 32 bits
+    sys::ibv_sge { addr: bytes.as_ptr() as u64, length: bytes.len() as u32, lkey: 0 }
+}
+
+macro_rules! set {
+    ($wr:expr, $($field:tt).+ = $value:expr) => {
+        // SAFETY: a field of the struct that `wr` has room for; nothing is read.
+        unsafe { (&raw mut (*$wr.as_mut_ptr()).$($field).+).write($value) }
+    };
+}
+
+impl<D> Slot<'_, D> {
+    #[inline(always)]
+    fn head(&mut self, opcode: sys::ibv_wr_opcode, head: Head, imm: Option<u32>) {
+        set!(self.wr, wr_id = head.id);
+        set!(self.wr, next = null_mut());
+        set!(self.wr, opcode = opcode);
+        set!(self.wr, send_flags = head.flags);
+        set!(self.wr, u1.imm_data = imm.map_or(0, u32::to_be));
+    }
+
+    #[inline(always)]
+    fn remote(&mut self, at: &RemoteSlice) {
+        set!(self.wr, wr.rdma.remote_addr = at.addr);
+        set!(self.wr, wr.rdma.rkey = at.rkey);
+    }
+
+    #[inline(always)]
+    fn atomic(&mut self, at: &RemoteU64, compare_add: u64, swap: u64) {
+        set!(self.wr, wr.atomic.remote_addr = at.addr);
+        set!(self.wr, wr.atomic.compare_add = compare_add);
+        set!(self.wr, wr.atomic.swap = swap);
+        set!(self.wr, wr.atomic.rkey = at.rkey);
+    }
+}
+
+#[inline(always)]
+fn set_elements(wr: &mut MaybeUninit<sys::ibv_send_wr>, sges: *const sys::ibv_sge, count: usize) {
+    set!(wr, sg_list = sges.cast_mut());
+    // at most the queue pair's limit, which C holds in 32 bits
+    set!(wr, num_sge = count as c_int);
+}
+
+impl<D: Elements> Encode for Slot<'_, D> {
+    type Done = ();
+
+    #[inline(always)]
+    fn send(mut self, head: Head, imm: Option<u32>) -> Self {
+        let opcode = if imm.is_some() { sys::IBV_WR_SEND_WITH_IMM } else { sys::IBV_WR_SEND };
+        self.head(opcode, head, imm);
+        self
+    }
+
+    #[inline(always)]
+    fn write(mut self, head: Head, to: &RemoteSlice, imm: Option<u32>) -> Self {
+        let opcode = if imm.is_some() { sys::IBV_WR_RDMA_WRITE_WITH_IMM } else { sys::IBV_WR_RDMA_WRITE };
+        self.head(opcode, head, imm);
+        self.remote(to);
+        self
+    }
+
+    #[inline(always)]
+    fn read(mut self, head: Head, from: &RemoteSlice) -> Self {
+        self.head(sys::IBV_WR_RDMA_READ, head, None);
+        self.remote(from);
+        self
+    }
+
+    #[inline(always)]
+    fn cmp_swp(mut self, head: Head, at: &RemoteU64, compare: u64, swap: u64) -> Self {
+        self.head(sys::IBV_WR_ATOMIC_CMP_AND_SWP, head, None);
+        self.atomic(at, compare, swap);
+        self
+    }
+
+    #[inline(always)]
+    fn fetch_add(mut self, head: Head, at: &RemoteU64, add: u64) -> Self {
+        self.head(sys::IBV_WR_ATOMIC_FETCH_AND_ADD, head, None);
+        self.atomic(at, add, 0);
+        self
+    }
+
+    #[inline(always)]
+    fn ud(self, to: &Address<'_>) -> Result<Self, PostError> {
+        self.limits.address(to)?;
+        set!(self.wr, wr.ud.ah = to.ah.as_ptr());
+        set!(self.wr, wr.ud.remote_qpn = to.qpn);
+        set!(self.wr, wr.ud.remote_qkey = to.qkey);
+        Ok(self)
+    }
+
+    #[inline(always)]
+    fn slice(self, data: &MrSlice<'_>) {
+        set_elements(self.wr, self.data.one(data.as_sge()), 1);
+    }
+
+    #[inline(always)]
+    fn slices(self, data: &[MrSlice<'_>]) -> Result<(), PostError> {
+        self.limits.send_sges(data.len())?;
+        set_elements(self.wr, self.data.many(MrSlice::as_sges(data))?, data.len());
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn inline(self, data: &[u8]) -> Result<(), PostError> {
+        self.limits.inline(data.len())?;
+        set_elements(self.wr, self.data.inline(data), 1);
+        Ok(())
+    }
+}
+
+/// For a request that is posted at once: its own elements live through the call, and one more is on the stack.
+struct OnStack<'s>(&'s mut MaybeUninit<sys::ibv_sge>);
+
+impl Elements for OnStack<'_> {
+    #[inline(always)]
+    fn one(self, sge: &sys::ibv_sge) -> *const sys::ibv_sge {
+        self.0.write(*sge)
+    }
+
+    #[inline(always)]
+    fn many(self, sges: &[sys::ibv_sge]) -> Result<*const sys::ibv_sge, PostError> {
+        Ok(sges.as_ptr())
+    }
+
+    #[inline(always)]
+    fn inline(self, bytes: &[u8]) -> *const sys::ibv_sge {
+        self.0.write(inline_sge(bytes))
+    }
+}
+
+/// `ibv_post_send` of one request.
+///
+/// # Safety
+///
+/// `qp` is alive, and `limits` are its own. What `request` names stays registered, or fails to be accessed without
+/// harm, until the device is done with it.
+#[inline(always)]
+pub(crate) unsafe fn post_send<'a, T: Transport, R: SendRequest<'a, T>>(
+    qp: NonNull<sys::ibv_qp>,
+    limits: &Limits,
+    request: &R,
+) -> Result<(), PostError> {
+    let (mut wr, mut sge) = (MaybeUninit::uninit(), MaybeUninit::uninit());
+    request.encode(Slot { wr: &mut wr, data: OnStack(&mut sge), limits })?;
+    // SAFETY: one encoded request, whose elements live until this function returns; the rest by the caller's promise.
+    unsafe { post_send_list(qp, wr.as_mut_ptr(), 1) }
+}
+
+/// `ibv_post_send` of a list.
+///
+/// # Safety
+///
+/// As [`post_send`]; `first` heads a list of `count` encoded requests that stand in order in one array.
+#[inline(always)]
+pub(super) unsafe fn post_send_list(
+    qp: NonNull<sys::ibv_qp>,
+    first: *mut sys::ibv_send_wr,
+    count: usize,
+) -> Result<(), PostError> {
+    let mut bad = null_mut();
+    // SAFETY: by the caller's promise; `bad` is ours.
+    let result = unsafe { sys::ibv_post_send(qp.as_ptr(), first, &raw mut bad) };
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(refused(result, bad.addr(), first.addr(), count, size_of::<sys::ibv_send_wr>()))
+    }
+}
+
+/// `ibv_post_recv` of one request.
+///
+/// # Safety
+///
+/// As [`post_send`].
+#[inline(always)]
+pub(crate) unsafe fn post_recv<'a, D: Scatter<'a>>(
+    qp: NonNull<sys::ibv_qp>,
+    limits: &Limits,
+    request: &Recv<D>,
+) -> Result<(), PostError> {
+    let (id, into) = request.parts();
+    let sges = MrSlice::as_sges(into.slices());
+    limits.recv_sges(sges.len())?;
+    let mut wr = recv_wr(id, sges);
+    // SAFETY: one request, whose elements live until this function returns; the rest by the caller's promise.
+    unsafe { post_recv_list(qp, &raw mut wr, 1) }
+}
+
+/// The C form of a receive; `sges` must live until it was posted.
+#[inline(always)]
+pub(super) fn recv_wr(id: u64, sges: &[sys::ibv_sge]) -> sys::ibv_recv_wr {
+    sys::ibv_recv_wr {
+        wr_id: id,
+        next: null_mut(),
+        sg_list: sges.as_ptr().cast_mut(),
+        num_sge: sges.len() as c_int,
+    }
+}
+
+/// `ibv_post_recv` of a list.
+///
+/// # Safety
+///
+/// As [`post_send_list`].
+#[inline(always)]
+pub(super) unsafe fn post_recv_list(
+    qp: NonNull<sys::ibv_qp>,
+    first: *mut sys::ibv_recv_wr,
+    count: usize,
+) -> Result<(), PostError> {
+    let mut bad = null_mut();
+    // SAFETY: by the caller's promise; `bad` is ours.
+    let result = unsafe { sys::ibv_post_recv(qp.as_ptr(), first, &raw mut bad) };
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(refused(result, bad.addr(), first.addr(), count, size_of::<sys::ibv_recv_wr>()))
+    }
+}
+
+/// How far a refused list got: `bad` is the address of the first request that was not posted, if the provider set it.
+/// Anything that is no request of the list tells nothing.
+#[cold]
+fn refused(errno: c_int, bad: usize, first: usize, count: usize, stride: usize) -> PostError {
+    let accepted = bad
+        .checked_sub(first)
+        .filter(|offset| offset % stride == 0 && offset / stride < count)
+        .and_then(|offset| u32::try_from(offset / stride).ok());
+    PostError::device(errno, accepted)
+}

@@ -1,0 +1,94 @@
+//! The joint between requests and backends.
+
+use ibv_sys as sys;
+
+use super::error::PostError;
+use super::request::Address;
+use crate::mr::{MrSlice, RemoteSlice, RemoteU64};
+
+/// What every request carries.
+#[derive(Clone, Copy, Debug)]
+pub struct Head {
+    /// `wr_id`.
+    pub id: u64,
+    /// `enum ibv_send_flags`.
+    pub flags: u32,
+}
+
+/// What a backend must be able to write, in the order: one operation, [`ud`](Self::ud) on UD, one of the data calls.
+///
+/// Each step takes the writer and gives it back, so that nothing is written twice; [`Done`](Self::Done) proves that
+/// the data came last. After an error nothing of the request may reach the device.
+pub trait Encode: Sized {
+    /// What a complete request leaves behind.
+    type Done;
+
+    /// `IBV_WR_SEND`, or `IBV_WR_SEND_WITH_IMM`.
+    fn send(self, head: Head, imm: Option<u32>) -> Self;
+    /// `IBV_WR_RDMA_WRITE`, or `IBV_WR_RDMA_WRITE_WITH_IMM`.
+    fn write(self, head: Head, to: &RemoteSlice, imm: Option<u32>) -> Self;
+    /// `IBV_WR_RDMA_READ`.
+    fn read(self, head: Head, from: &RemoteSlice) -> Self;
+    /// `IBV_WR_ATOMIC_CMP_AND_SWP`.
+    fn cmp_swp(self, head: Head, at: &RemoteU64, compare: u64, swap: u64) -> Self;
+    /// `IBV_WR_ATOMIC_FETCH_AND_ADD`.
+    fn fetch_add(self, head: Head, at: &RemoteU64, add: u64) -> Self;
+
+    /// Where a datagram goes.
+    fn ud(self, to: &Address<'_>) -> Result<Self, PostError>;
+
+    /// One element.
+    fn slice(self, data: &MrSlice<'_>) -> Self::Done;
+    /// Several elements, or none.
+    fn slices(self, data: &[MrSlice<'_>]) -> Result<Self::Done, PostError>;
+    /// Bytes to be copied into the request.
+    fn inline(self, data: &[u8]) -> Result<Self::Done, PostError>;
+}
+
+/// What a post needs of a queue pair: kept together, and at hand.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// The context, which address handles must be of.
+    pub context: *mut sys::ibv_context,
+    /// Elements of a send request.
+    pub max_send_sge: u32,
+    /// Elements of a receive request.
+    pub max_recv_sge: u32,
+    /// Bytes of inline data.
+    pub max_inline: u32,
+}
+
+impl Limits {
+    #[inline(always)]
+    pub(super) fn send_sges(&self, asked: usize) -> Result<(), PostError> {
+        if asked <= self.max_send_sge as usize {
+            Ok(())
+        } else {
+            Err(PostError::TooManySges { max: self.max_send_sge })
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn recv_sges(&self, asked: usize) -> Result<(), PostError> {
+        if asked <= self.max_recv_sge as usize {
+            Ok(())
+        } else {
+            Err(PostError::TooManySges { max: self.max_recv_sge })
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn inline(&self, asked: usize) -> Result<(), PostError> {
+        if asked <= self.max_inline as usize {
+            Ok(())
+        } else {
+            Err(PostError::InlineTooLong { max: self.max_inline })
+        }
+    }
+
+    /// A provider takes any `ibv_ah` for one of its own, so another context's must not get there.
+    #[inline(always)]
+    pub(super) fn address(&self, to: &Address<'_>) -> Result<(), PostError> {
+        if to.context == self.context { Ok(()) } else { Err(PostError::OtherContext) }
+    }
+}

@@ -1,0 +1,88 @@
+//! Why a post was refused.
+
+use std::ffi::c_int;
+use std::io;
+
+/// Why a post was refused.
+///
+/// The variants but [`Device`](Self::Device) are found before the device sees anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PostError {
+    /// The provider said no.
+    #[error("the provider refused the post: {}{}", io::Error::from_raw_os_error(*errno), note(*errno, *accepted))]
+    Device {
+        /// Its errno: ENOMEM (ENOSPC with [`Extended`](crate::Extended)) if the queue is full, EINVAL mostly for a queue pair that has moved to
+        /// another state.
+        errno: i32,
+        /// How many requests, from the first, were posted all the same. `None` if the provider does not tell: then
+        /// all of them may be in flight, and what they name must be left alone until the queue pair is reset.
+        accepted: Option<u32>,
+    },
+    /// More scatter/gather elements than the queue pair was made for.
+    #[error(
+        "more scatter/gather elements than the {max} that the queue pair was made for (`send_sges`, `recv_sges`)"
+    )]
+    TooManySges {
+        /// What it was made for.
+        max: u32,
+    },
+    /// More inline data than the queue pair was made for.
+    #[error("more inline data than the {max} bytes that the queue pair was made for (`inline`)")]
+    InlineTooLong {
+        /// What it was made for.
+        max: u32,
+    },
+    /// The data is longer than the part of the peer's region that it is for.
+    #[error("the local data is longer than the peer's slice")]
+    RemoteTooShort,
+    /// The address handle belongs to another device context.
+    #[error("the address handle belongs to another device context: make it from the queue pair's own")]
+    OtherContext,
+    /// The batch's storage is full: submit it first.
+    #[error("the batch is full: submit it, or give it more storage")]
+    BatchFull,
+    /// The queue pair is not in a state that allows it.
+    #[error("the queue pair is in state {state}, which does not allow this post")]
+    WrongState {
+        /// The state.
+        state: crate::QpState,
+    },
+}
+
+impl PostError {
+    /// The provider's errno, if it was the provider that refused.
+    pub fn errno(&self) -> Option<i32> {
+        match *self {
+            Self::Device { errno, .. } => Some(errno),
+            _ => None,
+        }
+    }
+
+    /// Whether the queue was full: poll its completions, then post again what was not accepted.
+    pub fn is_queue_full(&self) -> bool {
+        matches!(self.errno(), Some(libc::ENOMEM | libc::ENOSPC))
+    }
+
+    /// How many requests, from the first, were posted all the same; `None` if nobody knows, so that all of them may
+    /// be in flight.
+    pub fn accepted(&self) -> Option<u32> {
+        match *self {
+            Self::Device { accepted, .. } => accepted,
+            _ => Some(0),
+        }
+    }
+
+    #[cold]
+    pub(super) fn device(errno: c_int, accepted: Option<u32>) -> Self {
+        Self::Device { errno: errno.wrapping_abs(), accepted }
+    }
+}
+
+fn note(errno: i32, accepted: Option<u32>) -> &'static str {
+    match (errno, accepted) {
+        (libc::ENOMEM | libc::ENOSPC, Some(_)) => " (the queue is full: poll completions first)",
+        (_, Some(_)) => "",
+        (_, None) => " (and did not say which requests are in flight: reset the queue pair to be sure)",
+    }
+}

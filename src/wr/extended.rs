@@ -1,0 +1,156 @@
+//! The backend `ibv_wr_*`: a request is a series of calls through the queue pair's own function pointers.
+//!
+//! # Safety
+//!
+//! A provider leaves pointers null that were not asked for. A queue pair is made with all operations of its
+//! transport, and each pointer checked then, so those called here are there. No code of the user's runs between
+//! `ibv_wr_start`, which takes the provider's lock, and `ibv_wr_complete` or `ibv_wr_abort`, which give it back:
+//! requests are sealed, and their data plain.
+
+#![expect(unsafe_code, reason = "the Safety section above")]
+
+use std::ptr::NonNull;
+
+use ibv_sys as sys;
+
+use super::encode::{Encode, Head, Limits};
+use super::error::PostError;
+use super::request::{Address, SendRequest};
+use crate::mr::{MrSlice, RemoteSlice, RemoteU64};
+use crate::qp::Transport;
+
+struct Builder<'s> {
+    qp: *mut sys::ibv_qp_ex,
+    limits: &'s Limits,
+}
+
+impl Builder<'_> {
+    #[inline(always)]
+    fn head(&mut self, head: Head) {
+        // SAFETY: the queue pair is alive, and between start and complete these fields are ours.
+        unsafe {
+            (*self.qp).wr_id = head.id;
+            (*self.qp).wr_flags = head.flags;
+        }
+    }
+}
+
+impl Encode for Builder<'_> {
+    type Done = ();
+
+    #[inline(always)]
+    fn send(mut self, head: Head, imm: Option<u32>) -> Self {
+        self.head(head);
+        // SAFETY: between start and complete, and the pointers are there.
+        unsafe {
+            match imm {
+                Some(imm) => sys::ibv_wr_send_imm(self.qp, imm.to_be()),
+                None => sys::ibv_wr_send(self.qp),
+            }
+        }
+        self
+    }
+
+    #[inline(always)]
+    fn write(mut self, head: Head, to: &RemoteSlice, imm: Option<u32>) -> Self {
+        self.head(head);
+        // SAFETY: as in `send`.
+        unsafe {
+            match imm {
+                Some(imm) => sys::ibv_wr_rdma_write_imm(self.qp, to.rkey, to.addr, imm.to_be()),
+                None => sys::ibv_wr_rdma_write(self.qp, to.rkey, to.addr),
+            }
+        }
+        self
+    }
+
+    #[inline(always)]
+    fn read(mut self, head: Head, from: &RemoteSlice) -> Self {
+        self.head(head);
+        // SAFETY: as in `send`.
+        unsafe { sys::ibv_wr_rdma_read(self.qp, from.rkey, from.addr) };
+        self
+    }
+
+    #[inline(always)]
+    fn cmp_swp(mut self, head: Head, at: &RemoteU64, compare: u64, swap: u64) -> Self {
+        self.head(head);
+        // SAFETY: as in `send`.
+        unsafe { sys::ibv_wr_atomic_cmp_swp(self.qp, at.rkey, at.addr, compare, swap) };
+        self
+    }
+
+    #[inline(always)]
+    fn fetch_add(mut self, head: Head, at: &RemoteU64, add: u64) -> Self {
+        self.head(head);
+        // SAFETY: as in `send`.
+        unsafe { sys::ibv_wr_atomic_fetch_add(self.qp, at.rkey, at.addr, add) };
+        self
+    }
+
+    #[inline(always)]
+    fn ud(self, to: &Address<'_>) -> Result<Self, PostError> {
+        self.limits.address(to)?;
+        // SAFETY: as in `send`; the handle is alive and of this context.
+        unsafe { sys::ibv_wr_set_ud_addr(self.qp, to.ah.as_ptr(), to.qpn, to.qkey) };
+        Ok(self)
+    }
+
+    #[inline(always)]
+    fn slice(self, data: &MrSlice<'_>) {
+        let sge = data.as_sge();
+        // SAFETY: as in `send`.
+        unsafe { sys::ibv_wr_set_sge(self.qp, sge.lkey, sge.addr, sge.length) };
+    }
+
+    #[inline(always)]
+    fn slices(self, data: &[MrSlice<'_>]) -> Result<(), PostError> {
+        match MrSlice::as_sges(data) {
+            // SAFETY: as in `send`. An element of length 0 is no element.
+            [] => unsafe { sys::ibv_wr_set_sge(self.qp, 0, 0, 0) },
+            // SAFETY: as in `send`.
+            [one] => unsafe { sys::ibv_wr_set_sge(self.qp, one.lkey, one.addr, one.length) },
+            sges => {
+                self.limits.send_sges(sges.len())?;
+                // SAFETY: as in `send`; the list is read during the call.
+                unsafe { sys::ibv_wr_set_sge_list(self.qp, sges.len(), sges.as_ptr()) };
+            }
+        }
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn inline(self, data: &[u8]) -> Result<(), PostError> {
+        self.limits.inline(data.len())?;
+        // SAFETY: as in `send`; the bytes are read during the call.
+        unsafe { sys::ibv_wr_set_inline_data(self.qp, data.as_ptr().cast_mut().cast(), data.len()) };
+        Ok(())
+    }
+}
+
+/// Posts requests of one kind with one doorbell.
+///
+/// # Safety
+///
+/// `qp` is alive, was made with all operations of `T`, is used by nobody else, and `limits` are its own.
+#[inline(always)]
+pub(crate) unsafe fn post_extended<'a, T: Transport, R: SendRequest<'a, T>>(
+    qp: NonNull<sys::ibv_qp_ex>,
+    limits: &Limits,
+    requests: &[R],
+) -> Result<(), PostError> {
+    let qp = qp.as_ptr();
+    // SAFETY: alive, by the caller's promise.
+    unsafe { sys::ibv_wr_start(qp) };
+    for request in requests {
+        if let Err(error) = request.encode(Builder { qp, limits }) {
+            // SAFETY: after start.
+            unsafe { sys::ibv_wr_abort(qp) };
+            return Err(error);
+        }
+    }
+    // SAFETY: after start.
+    let result = unsafe { sys::ibv_wr_complete(qp) };
+    // a failing complete does not say what became of the requests
+    if result == 0 { Ok(()) } else { Err(PostError::device(result, None)) }
+}

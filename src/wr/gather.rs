@@ -1,0 +1,179 @@
+//! The data of a request.
+
+use super::encode::Encode;
+use super::error::PostError;
+use super::request::INLINE;
+use crate::mr::{MrSlice, MrU64};
+
+/// What a SEND or WRITE takes its bytes from: a [`MrSlice`], an array or slice of them, [`Inline`] bytes, or
+/// [`Empty`].
+///
+/// `'a`: regions must live as long as the queue pair.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be the data of a request",
+    label = "give a `mr.slice(..)?`, an array of those, `Inline(&bytes)` or `Empty`"
+)]
+pub trait Gather<'a>: sealed::Data {
+    #[doc(hidden)]
+    const FLAGS: u32 = 0;
+
+    #[doc(hidden)]
+    fn bytes(&self) -> u64;
+
+    #[doc(hidden)]
+    fn put<E: Encode>(&self, to: E) -> Result<E::Done, PostError>;
+}
+
+/// What a receive or READ puts its bytes into: a [`MrSlice`], an array or slice of them, or [`Empty`].
+///
+/// `'a`: regions must live as long as the queue pair.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot take in the data of a receive or READ",
+    label = "the device writes here: give a `mr.slice(..)?`, an array of those, or `Empty`"
+)]
+pub trait Scatter<'a>: Gather<'a> {
+    #[doc(hidden)]
+    fn slices(&self) -> &[MrSlice<'a>];
+}
+
+mod sealed {
+    pub trait Data {}
+}
+
+impl sealed::Data for MrSlice<'_> {}
+
+impl<'a> Gather<'a> for MrSlice<'a> {
+    #[inline(always)]
+    fn bytes(&self) -> u64 {
+        MrSlice::len(self).into()
+    }
+
+    #[inline(always)]
+    fn put<E: Encode>(&self, to: E) -> Result<E::Done, PostError> {
+        Ok(to.slice(self))
+    }
+}
+
+impl<'a> Scatter<'a> for MrSlice<'a> {
+    #[inline(always)]
+    fn slices(&self) -> &[Self] {
+        std::slice::from_ref(self)
+    }
+}
+
+impl<const N: usize> sealed::Data for [MrSlice<'_>; N] {}
+
+impl<'a, const N: usize> Gather<'a> for [MrSlice<'a>; N] {
+    #[inline(always)]
+    fn bytes(&self) -> u64 {
+        total(self)
+    }
+
+    #[inline(always)]
+    fn put<E: Encode>(&self, to: E) -> Result<E::Done, PostError> {
+        to.slices(self)
+    }
+}
+
+impl<'a, const N: usize> Scatter<'a> for [MrSlice<'a>; N] {
+    #[inline(always)]
+    fn slices(&self) -> &[MrSlice<'a>] {
+        self
+    }
+}
+
+impl sealed::Data for &[MrSlice<'_>] {}
+
+impl<'a> Gather<'a> for &[MrSlice<'a>] {
+    #[inline(always)]
+    fn bytes(&self) -> u64 {
+        total(self)
+    }
+
+    #[inline(always)]
+    fn put<E: Encode>(&self, to: E) -> Result<E::Done, PostError> {
+        to.slices(self)
+    }
+}
+
+impl<'a> Scatter<'a> for &[MrSlice<'a>] {
+    #[inline(always)]
+    fn slices(&self) -> &[MrSlice<'a>] {
+        self
+    }
+}
+
+#[inline(always)]
+fn total(slices: &[MrSlice<'_>]) -> u64 {
+    slices.iter().map(|slice| u64::from(slice.len())).sum()
+}
+
+/// No bytes: a message of length 0, or a receive that only takes immediate data.
+#[derive(Clone, Copy, Debug)]
+pub struct Empty;
+
+impl sealed::Data for Empty {}
+
+impl<'a> Gather<'a> for Empty {
+    #[inline(always)]
+    fn bytes(&self) -> u64 {
+        0
+    }
+
+    #[inline(always)]
+    fn put<E: Encode>(&self, to: E) -> Result<E::Done, PostError> {
+        to.slices(&[])
+    }
+}
+
+impl<'a> Scatter<'a> for Empty {
+    #[inline(always)]
+    fn slices(&self) -> &[MrSlice<'a>] {
+        &[]
+    }
+}
+
+/// Bytes that are copied into the request when it is posted (`IBV_SEND_INLINE`): they need no registration, and may
+/// be reused at once.
+///
+/// How many fit is fixed when the queue pair is made
+/// ([`QueuePairBuilder::inline`](crate::QueuePairBuilder::inline)).
+#[derive(Clone, Copy, Debug)]
+pub struct Inline<'i>(pub &'i [u8]);
+
+impl sealed::Data for Inline<'_> {}
+
+impl<'a> Gather<'a> for Inline<'_> {
+    const FLAGS: u32 = INLINE;
+
+    #[inline(always)]
+    fn bytes(&self) -> u64 {
+        self.0.len() as u64
+    }
+
+    #[inline(always)]
+    fn put<E: Encode>(&self, to: E) -> Result<E::Done, PostError> {
+        to.inline(self.0)
+    }
+}
+
+impl sealed::Data for MrU64<'_> {}
+
+impl<'a> Gather<'a> for MrU64<'a> {
+    #[inline(always)]
+    fn bytes(&self) -> u64 {
+        8
+    }
+
+    #[inline(always)]
+    fn put<E: Encode>(&self, to: E) -> Result<E::Done, PostError> {
+        Ok(to.slice(self.as_slice()))
+    }
+}
+
+impl<'a> Scatter<'a> for MrU64<'a> {
+    #[inline(always)]
+    fn slices(&self) -> &[MrSlice<'a>] {
+        std::slice::from_ref(self.as_slice())
+    }
+}

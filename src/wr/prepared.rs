@@ -1,0 +1,97 @@
+//! One request many times.
+//!
+//! # Safety
+//!
+//! A [`Prepared`] owns a request in C's form and all that it points to but the registered memory: its elements and
+//! inline bytes are on the heap and never change or move. What it names lives for `'a`, like that of any post.
+
+#![expect(unsafe_code, reason = "the Safety section above")]
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::mem::MaybeUninit;
+use std::ptr::NonNull;
+
+use ibv_sys as sys;
+
+use super::basic::{Elements, Slot, inline_sge, post_send_list};
+use super::encode::Limits;
+use super::error::PostError;
+use super::request::SendRequest;
+use crate::qp::{Invariant, Transport};
+
+/// A request that was built once, to be posted many times: made by
+/// [`QueuePair::prepare`](crate::QueuePair::prepare).
+///
+/// Each post sends what the regions hold then; inline data is that of the preparation.
+pub struct Prepared<'a, T: Transport> {
+    wr: Box<MaybeUninit<sys::ibv_send_wr>>,
+    context: *mut sys::ibv_context,
+    _keep: Keep,
+    _of: PhantomData<T>,
+    _invariant: Invariant<'a>,
+}
+
+/// What the request points to.
+#[derive(Default)]
+struct Keep {
+    sges: Box<[sys::ibv_sge]>,
+    bytes: Box<[u8]>,
+}
+
+impl Elements for &mut Keep {
+    fn one(self, sge: &sys::ibv_sge) -> *const sys::ibv_sge {
+        self.sges = [*sge].into();
+        self.sges.as_ptr()
+    }
+
+    fn many(self, sges: &[sys::ibv_sge]) -> Result<*const sys::ibv_sge, PostError> {
+        self.sges = sges.into();
+        Ok(self.sges.as_ptr())
+    }
+
+    fn inline(self, bytes: &[u8]) -> *const sys::ibv_sge {
+        self.bytes = bytes.into();
+        self.one(&inline_sge(&self.bytes))
+    }
+}
+
+// SAFETY: the pointers in it lead to its own heap and to objects that may be used from all threads.
+unsafe impl<T: Transport> Send for Prepared<'_, T> {}
+// SAFETY: as above; providers only read a request that they are given.
+unsafe impl<T: Transport> Sync for Prepared<'_, T> {}
+
+impl<'a, T: Transport> Prepared<'a, T> {
+    pub(crate) fn new<R: SendRequest<'a, T>>(limits: &Limits, request: &R) -> Result<Self, PostError> {
+        let mut wr = Box::new(MaybeUninit::uninit());
+        let mut keep = Keep::default();
+        request.encode(Slot { wr: &mut wr, data: &mut keep, limits })?;
+        Ok(Self { wr, context: limits.context, _keep: keep, _of: PhantomData, _invariant: PhantomData })
+    }
+
+    /// From the next post on, its completions carry this id.
+    #[inline(always)]
+    pub fn set_id(&mut self, id: u64) {
+        // SAFETY: a field of the struct that `wr` has room for.
+        unsafe { (&raw mut (*self.wr.as_mut_ptr()).wr_id).write(id) };
+    }
+
+    /// # Safety
+    ///
+    /// `qp` is alive, in a state that takes posts, and `limits` are its own.
+    #[inline(always)]
+    pub(crate) unsafe fn post(&self, qp: NonNull<sys::ibv_qp>, limits: &Limits) -> Result<(), PostError> {
+        // it may have been prepared for another queue pair; address handles must not cross contexts
+        if T::DATAGRAM && self.context != limits.context {
+            return Err(PostError::OtherContext);
+        }
+        // SAFETY: one encoded request with its elements, which live as long as `self`; providers do not write it.
+        unsafe { post_send_list(qp, self.wr.as_ptr().cast_mut(), 1) }
+    }
+}
+
+impl<T: Transport> fmt::Debug for Prepared<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Prepared").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,36 @@
+//! The request of a receive queue.
+
+use super::gather::Scatter;
+
+/// A receive, made by [`recv`].
+#[derive(Clone, Copy, Debug)]
+#[must_use = "a request does nothing until it is posted"]
+pub struct Recv<D> {
+    id: u64,
+    into: D,
+}
+
+/// `ibv_recv_wr`—Room for one message, or for the immediate data of one WRITE.
+///
+/// On UD the first [`GRH_LEN`](crate::GRH_LEN) bytes are for the routing header.
+#[inline(always)]
+pub fn recv<D>(into: D) -> Recv<D> {
+    Recv { id: 0, into }
+}
+
+impl<D> Recv<D> {
+    /// Its completion carries this id (`wr_id`); 0 if not said.
+    #[inline(always)]
+    pub fn id(mut self, id: u64) -> Self {
+        self.id = id;
+        self
+    }
+
+    #[inline(always)]
+    pub(super) fn parts<'a>(&self) -> (u64, &D)
+    where
+        D: Scatter<'a>,
+    {
+        (self.id, &self.into)
+    }
+}

@@ -1,0 +1,255 @@
+//! The requests of a send queue.
+
+use ibv_sys as sys;
+
+use super::encode::{Encode, Head};
+use super::error::PostError;
+use super::gather::{Gather, Scatter};
+use crate::ah::AddressHandle;
+use crate::mr::{MrU64, RemoteSlice, RemoteU64};
+use crate::qp::{Atomics, Connected, Datagram, RdmaRead, RdmaWrite, Transport};
+
+const FENCE: u32 = sys::IBV_SEND_FENCE;
+const SIGNALED: u32 = sys::IBV_SEND_SIGNALED;
+const SOLICITED: u32 = sys::IBV_SEND_SOLICITED;
+pub(super) const INLINE: u32 = sys::IBV_SEND_INLINE;
+
+/// A request that a queue pair of transport `T` can carry. `'a`: what it names must live as long as the queue pair.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no request that a {T} queue pair can carry",
+    label = "make one with `ibv::send(..)`, `write`, `read`, `cmp_swp`, `fetch_add`; on UD with `send(..).to(&ah, qpn, qkey)`"
+)]
+pub trait SendRequest<'a, T: Transport>: sealed::Request {
+    #[doc(hidden)]
+    fn encode<E: Encode>(&self, to: E) -> Result<E::Done, PostError>;
+}
+
+mod sealed {
+    pub trait Request {}
+}
+
+macro_rules! request {
+    ($(#[$meta:meta])* $name:ident<$($g:ident),*> { $($field:ident: $type:ty),* }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug)]
+        #[must_use = "a request does nothing until it is posted"]
+        pub struct $name<$($g),*> {
+            head: Head,
+            $($field: $type,)*
+        }
+
+        impl<$($g),*> sealed::Request for $name<$($g),*> {}
+
+        impl<$($g),*> $name<$($g),*> {
+            /// Its completion carries this id (`wr_id`); 0 if not said.
+            #[inline(always)]
+            pub fn id(mut self, id: u64) -> Self {
+                self.head.id = id;
+                self
+            }
+
+            /// It completes visibly (`IBV_SEND_SIGNALED`). One that does not completes in silence, unless it fails,
+            /// and its place in the queue is free again only when a later signaled one was polled.
+            #[inline(always)]
+            pub fn signaled(mut self) -> Self {
+                self.head.flags |= SIGNALED;
+                self
+            }
+
+            /// It starts only after all earlier READs and atomics are done (`IBV_SEND_FENCE`; RC).
+            #[inline(always)]
+            pub fn fence(mut self) -> Self {
+                self.head.flags |= FENCE;
+                self
+            }
+        }
+    };
+}
+
+macro_rules! solicited {
+    ($($name:ident),*) => {$(
+        impl<D> $name<D> {
+            /// The peer's completion queue raises an event even if it is armed for solicited ones only
+            /// (`IBV_SEND_SOLICITED`; for a WRITE, only one with immediate).
+            #[inline(always)]
+            pub fn solicited(mut self) -> Self {
+                self.head.flags |= SOLICITED;
+                self
+            }
+        }
+    )*};
+}
+
+const HEAD: Head = Head { id: 0, flags: 0 };
+
+request! {
+    /// A message, made by [`send`] or [`send_imm`].
+    Send<D> { data: D, imm: Option<u32> }
+}
+request! {
+    /// An RDMA WRITE, made by [`write`] or [`write_imm`].
+    Write<D> { data: D, to: RemoteSlice, imm: Option<u32> }
+}
+request! {
+    /// An RDMA READ, made by [`read`].
+    Read<D> { into: D, from: RemoteSlice }
+}
+request! {
+    /// A compare-and-swap, made by [`cmp_swp`].
+    CmpSwp<D> { into: D, at: RemoteU64, compare: u64, swap: u64 }
+}
+request! {
+    /// A fetch-and-add, made by [`fetch_add`].
+    FetchAdd<D> { into: D, at: RemoteU64, add: u64 }
+}
+solicited!(Send, Write);
+
+/// `IBV_WR_SEND`—A message into the next receive that the peer posted.
+///
+/// On UD it needs a destination: [`.to(..)`](Send::to).
+#[inline(always)]
+pub fn send<D>(data: D) -> Send<D> {
+    Send { head: HEAD, data, imm: None }
+}
+
+/// `IBV_WR_SEND_WITH_IMM`—A message with 32 bits that the peer finds in its completion
+/// ([`Completion::imm`](crate::Completion::imm)).
+#[inline(always)]
+pub fn send_imm<D>(data: D, imm: u32) -> Send<D> {
+    Send { head: HEAD, data, imm: Some(imm) }
+}
+
+/// `IBV_WR_RDMA_WRITE`—Writes to the peer's memory; the peer notices nothing.
+#[inline(always)]
+pub fn write<D>(data: D, to: RemoteSlice) -> Write<D> {
+    Write { head: HEAD, data, to, imm: None }
+}
+
+/// `IBV_WR_RDMA_WRITE_WITH_IMM`—Writes to the peer's memory, then completes a receive of the peer's with 32 bits.
+#[inline(always)]
+pub fn write_imm<D>(data: D, to: RemoteSlice, imm: u32) -> Write<D> {
+    Write { head: HEAD, data, to, imm: Some(imm) }
+}
+
+/// `IBV_WR_RDMA_READ`—Reads from the peer's memory; the peer notices nothing.
+#[inline(always)]
+pub fn read<D>(into: D, from: RemoteSlice) -> Read<D> {
+    Read { head: HEAD, into, from }
+}
+
+/// `IBV_WR_ATOMIC_CMP_AND_SWP`—If the peer's word is `compare`, makes it `swap`; `into` gets what it was.
+#[inline(always)]
+pub fn cmp_swp(into: MrU64<'_>, at: RemoteU64, compare: u64, swap: u64) -> CmpSwp<MrU64<'_>> {
+    CmpSwp { head: HEAD, into, at, compare, swap }
+}
+
+/// `IBV_WR_ATOMIC_FETCH_AND_ADD`—Adds to the peer's word; `into` gets what it was.
+#[inline(always)]
+pub fn fetch_add(into: MrU64<'_>, at: RemoteU64, add: u64) -> FetchAdd<MrU64<'_>> {
+    FetchAdd { head: HEAD, into, at, add }
+}
+
+/// Where a datagram goes.
+#[derive(Clone, Copy, Debug)]
+pub struct Address<'a> {
+    pub(super) ah: &'a AddressHandle<'a>,
+    pub(super) context: *mut sys::ibv_context,
+    pub(super) qpn: u32,
+    pub(super) qkey: u32,
+}
+
+/// A datagram with its destination, made by [`Send::to`].
+#[derive(Clone, Copy, Debug)]
+#[must_use = "a request does nothing until it is posted"]
+pub struct SendTo<'a, D> {
+    send: Send<D>,
+    to: Address<'a>,
+}
+
+impl<D> sealed::Request for SendTo<'_, D> {}
+
+impl<D> Send<D> {
+    /// On UD: to queue pair `qpn` at `ah`, which accepts datagrams with its own `qkey` alone.
+    #[inline(always)]
+    pub fn to<'a>(self, ah: &'a AddressHandle<'a>, qpn: u32, qkey: u32) -> SendTo<'a, D> {
+        SendTo { send: self, to: Address { ah, context: ah.pd().context().as_ptr(), qpn, qkey } }
+    }
+}
+
+impl<D> SendTo<'_, D> {
+    /// As [`Send::id`].
+    #[inline(always)]
+    pub fn id(mut self, id: u64) -> Self {
+        self.send = self.send.id(id);
+        self
+    }
+
+    /// As [`Send::signaled`].
+    #[inline(always)]
+    pub fn signaled(mut self) -> Self {
+        self.send = self.send.signaled();
+        self
+    }
+
+    /// As [`Send::solicited`].
+    #[inline(always)]
+    pub fn solicited(mut self) -> Self {
+        self.send = self.send.solicited();
+        self
+    }
+}
+
+/// The head with what the data asks for.
+#[inline(always)]
+fn with_data<'a, D: Gather<'a>>(head: Head) -> Head {
+    Head { flags: head.flags | D::FLAGS, ..head }
+}
+
+#[inline(always)]
+fn fits<'a, D: Gather<'a>>(data: &D, remote: &RemoteSlice) -> Result<(), PostError> {
+    if data.bytes() <= u64::from(remote.len) { Ok(()) } else { Err(PostError::RemoteTooShort) }
+}
+
+impl<'a, T: Connected, D: Gather<'a>> SendRequest<'a, T> for Send<D> {
+    #[inline(always)]
+    fn encode<E: Encode>(&self, to: E) -> Result<E::Done, PostError> {
+        self.data.put(to.send(with_data::<D>(self.head), self.imm))
+    }
+}
+
+impl<'a, T: Datagram, D: Gather<'a>> SendRequest<'a, T> for SendTo<'a, D> {
+    #[inline(always)]
+    fn encode<E: Encode>(&self, to: E) -> Result<E::Done, PostError> {
+        self.send.data.put(to.send(with_data::<D>(self.send.head), self.send.imm).ud(&self.to)?)
+    }
+}
+
+impl<'a, T: RdmaWrite, D: Gather<'a>> SendRequest<'a, T> for Write<D> {
+    #[inline(always)]
+    fn encode<E: Encode>(&self, to: E) -> Result<E::Done, PostError> {
+        fits(&self.data, &self.to)?;
+        self.data.put(to.write(with_data::<D>(self.head), &self.to, self.imm))
+    }
+}
+
+impl<'a, T: RdmaRead, D: Scatter<'a>> SendRequest<'a, T> for Read<D> {
+    #[inline(always)]
+    fn encode<E: Encode>(&self, to: E) -> Result<E::Done, PostError> {
+        fits(&self.into, &self.from)?;
+        self.into.put(to.read(self.head, &self.from))
+    }
+}
+
+impl<'a, T: Atomics> SendRequest<'a, T> for CmpSwp<MrU64<'a>> {
+    #[inline(always)]
+    fn encode<E: Encode>(&self, to: E) -> Result<E::Done, PostError> {
+        self.into.put(to.cmp_swp(self.head, &self.at, self.compare, self.swap))
+    }
+}
+
+impl<'a, T: Atomics> SendRequest<'a, T> for FetchAdd<MrU64<'a>> {
+    #[inline(always)]
+    fn encode<E: Encode>(&self, to: E) -> Result<E::Done, PostError> {
+        self.into.put(to.fetch_add(self.head, &self.at, self.add))
+    }
+}
