@@ -220,6 +220,7 @@ pub(crate) fn inode_of(fd: c_int) -> Option<(u64, u64)> {
 }
 
 pub(crate) mod pump;
+pub(crate) mod service;
 mod teardown;
 
 /// One pass of the device.
@@ -237,4 +238,10 @@ fn close_quietly(fd: c_int) {
 pub(crate) fn is_privileged() -> bool {
     // SAFETY: no arguments, no effects.
     unsafe { libc::geteuid() == 0 }
+}
+
+/// Runs `f` when the process ends normally.
+pub(crate) fn at_exit(f: extern "C" fn()) {
+    // SAFETY: a function that stays; it only touches memory that stays.
+    unsafe { libc::atexit(f) };
 }
