@@ -67,8 +67,8 @@ impl Model {
                 let Some(c) = self.contexts.get(ctx).filter(|c| c.has_page(page)) else { continue };
                 let arm = c.bar.take(page, bits::CQ_DOORBELL);
                 let rung = Bar::doorbells().filter(|at| c.bar.take(page, *at).is_some()).count();
-                if arm.is_some() {
-                    self.arm_cqs(ctx);
+                if let Some(value) = arm {
+                    self.arm_cqs(ctx, bits::be32(&value, 4) & 0xff_ffff);
                     busy = true;
                 }
                 if rung > 0 {
@@ -90,13 +90,13 @@ impl Model {
         }
     }
 
-    /// The CQ doorbell was written. It is one register for all CQs of the context, so one ring can hide another:
-    /// each CQ's arm word is looked at.
-    fn arm_cqs(&mut self, ctx: u32) {
+    /// The CQ doorbell was written, with `rung` as its CQ. It is one register for all CQs of the context, so one
+    /// ring can hide another: each CQ's arm word is looked at.
+    fn arm_cqs(&mut self, ctx: u32, rung: u32) {
         for cqn in self.cqs.numbers() {
             let Some(cq) = self.cqs.get_mut(cqn).filter(|c| c.ctx == ctx) else { continue };
             let word = mem::load_be32(cq.db + 4);
-            if word == cq.last_arm {
+            if word == cq.last_arm && cqn != rung {
                 continue;
             }
             cq.last_arm = word;

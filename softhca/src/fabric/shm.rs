@@ -247,9 +247,11 @@ impl Shm {
     /// Leaves; the last one removes the file. Called when the process ends.
     pub(crate) fn leave(&self) {
         self.word32(self.own, at::PID).store(0, Ordering::Release);
+        let mut mine = lock_range(libc::F_UNLCK, self.own, 1);
         let mut l = lock_range(libc::F_WRLCK, 0, NODES);
-        // SAFETY: asks whether anybody else holds a place; if none, removes our own file.
+        // SAFETY: gives up our place, asks whether anybody holds one, and if none, removes our own file.
         unsafe {
+            libc::fcntl(self.fd, libc::F_OFD_SETLK, &raw mut mine);
             let rc = libc::fcntl(self.fd, libc::F_OFD_GETLK, &raw mut l);
             if rc == 0 && i32::from(l.l_type) == libc::F_UNLCK && same_file(self.fd, &self.path) {
                 libc::unlink(self.path.as_ptr());

@@ -39,6 +39,19 @@ pub(crate) fn pump() {
     }
 }
 
+/// Polls in a row that found nothing.
+static IN_VAIN: AtomicUsize = AtomicUsize::new(0);
+
+/// Runs the device for a poll that found nothing. Who polls in vain for long gives its processor away now and
+/// then: the peer may need it to answer.
+fn pump_in_vain() {
+    const PATIENCE: usize = 64;
+    pump();
+    if IN_VAIN.fetch_add(1, Ordering::Relaxed) % PATIENCE == PATIENCE - 1 {
+        std::thread::yield_now();
+    }
+}
+
 #[repr(C)]
 struct ContextOps {
     before: [*mut c_void; 11],
@@ -144,10 +157,13 @@ macro_rules! wrapper {
 
 wrapper!(poll_cq, (cq: *mut c_void, n: c_int, wc: *mut c_void) -> c_int, f => match f() {
     0 => {
-        pump();
+        pump_in_vain();
         f()
     }
-    n => n,
+    n => {
+        IN_VAIN.store(0, Ordering::Relaxed);
+        n
+    }
 });
 wrapper!(req_notify_cq, (cq: *mut c_void, solicited: c_int) -> c_int, f => {
     let rc = f();
@@ -161,7 +177,7 @@ wrapper!(post_send, (qp: *mut c_void, wr: *mut c_void, bad: *mut c_void) -> c_in
 });
 wrapper!(start_poll, (cq: *mut c_void, attr: *mut c_void) -> c_int, f => match f() {
     libc::ENOENT => {
-        pump();
+        pump_in_vain();
         f()
     }
     rc => rc,
