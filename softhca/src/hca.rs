@@ -70,7 +70,8 @@ impl Hca {
 
     /// Counters.
     pub fn stats(&self) -> Stats {
-        with(|m| m.stats)
+        let (checked_stores, checked_records) = crate::check::trap::counts();
+        with(|m| Stats { checked_stores, checked_records, ..m.stats })
     }
 
     /// The log so far, if it goes to memory. Starts anew.

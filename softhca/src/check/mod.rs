@@ -2,6 +2,7 @@
 
 pub(crate) mod owner;
 pub(crate) mod trap;
+mod watch;
 
 use std::sync::{Mutex, PoisonError};
 

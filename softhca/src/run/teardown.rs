@@ -88,6 +88,7 @@ impl Model {
     /// Removes a CQ.
     pub(crate) fn remove_cq(&mut self, cqn: u32) {
         let Some(cq) = self.cqs.remove(cqn) else { return };
+        crate::check::trap::forget_cq(cqn);
         crate::check::trap::forget_record(cq.db);
         if let Some(c) = cq.channel.and_then(|n| self.channels.get_mut(n)) {
             c.uses = c.uses.saturating_sub(1);

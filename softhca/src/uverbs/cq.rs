@@ -58,6 +58,7 @@ impl Call<'_> {
         }
         let cqn = self.model.cqs.insert(cq);
         crate::check::trap::watch_record(q.db_addr);
+        crate::check::trap::watch_cq(cqn, q.db_addr);
         let handle = self.model.context_mut(self.ctx)?.handles.insert(Handle::Cq(cqn));
         self.attrs.set(0, handle);
         self.attrs.write(6, &cqe);

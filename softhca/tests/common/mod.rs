@@ -19,7 +19,7 @@ static ONE: Mutex<()> = Mutex::new(());
 
 /// The tests of one executable share the device: one at a time, so that each is deterministic.
 pub(crate) fn start() -> (MutexGuard<'static, ()>, Hca) {
-    start_with(Config::new())
+    start_with(Config::new().mode(crate::MODE))
 }
 
 pub(crate) fn start_with(config: Config) -> (MutexGuard<'static, ()>, Hca) {

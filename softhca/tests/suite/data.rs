@@ -1,9 +1,6 @@
 //! Data moves, through the stock libmlx5: each opcode of each transport.
-#![expect(missing_docs, reason = "a test")]
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use ibv_sys::*;
 
 #[test]

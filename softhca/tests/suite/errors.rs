@@ -1,9 +1,6 @@
 //! Each error status that a requester or responder can report, provoked through the stock libmlx5.
-#![expect(missing_docs, reason = "a test")]
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use ibv_sys::*;
 use softhca::Syndrome;
 use std::ptr::null_mut;
