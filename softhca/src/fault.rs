@@ -74,7 +74,9 @@ impl Faults {
             match (what, second) {
                 (Some("drop"), None) => f.plan(number()?, Verdict::Drop),
                 (Some("corrupt"), None) => f.plan(number()?, Verdict::Corrupt),
-                (Some("delay"), Some(t)) => f.plan(number()?, Verdict::Delay(nanoseconds(t).ok_or_else(bad)?)),
+                (Some("delay"), Some(t)) => {
+                    f.plan(number()?, Verdict::Delay(nanoseconds(t).ok_or_else(bad)?));
+                }
                 (Some("verb"), Some(name)) => {
                     let e = ERRNOS.iter().find(|(n, _)| *n == name).ok_or_else(bad)?.1;
                     f.failing.insert(number()?, e);
@@ -165,7 +167,10 @@ mod tests {
     fn a_plan_happens_as_written() {
         let mut f = Faults::parse("drop:2, delay:3:5us ,verb:1:ENOMEM,corrupt:4").unwrap();
         let got: Vec<_> = (0..5).map(|_| f.on_message()).collect();
-        assert_eq!(got, [Verdict::Pass, Verdict::Drop, Verdict::Delay(5000), Verdict::Corrupt, Verdict::Pass]);
+        assert_eq!(
+            got,
+            [Verdict::Pass, Verdict::Drop, Verdict::Delay(5000), Verdict::Corrupt, Verdict::Pass]
+        );
         assert_eq!(f.on_verb(), Some(libc::ENOMEM));
         assert_eq!(f.on_verb(), None);
         f.add(1, Verdict::Drop);

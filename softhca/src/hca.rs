@@ -136,7 +136,7 @@ impl Hca {
         with(|m| m.faults.set_overrun(cqn));
     }
 
-    /// Moves QP `qpn` to the error state, as a failing device does (with the QP_FATAL event).
+    /// Moves QP `qpn` to the error state, as a failing device does (with the `QP_FATAL` event).
     pub fn fail_qp(&self, qpn: u32) {
         with(|m| m.fatal(qpn));
     }

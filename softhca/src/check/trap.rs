@@ -126,7 +126,9 @@ fn text(kind: Kind, a: u64, b: u64, c: u64) -> String {
             format!("QP {a:#x} was rung for a WQE before index {b}, but its doorbell record says {c}")
         }
         Kind::NotTheWqe => format!("QP {a:#x}: the doorbell's value is not WQE {b} of its ring"),
-        Kind::CopyDiffers => format!("QP {a:#x}: BlueFlame copy of WQE {b} differs from the ring at byte {c}"),
+        Kind::CopyDiffers => {
+            format!("QP {a:#x}: BlueFlame copy of WQE {b} differs from the ring at byte {c}")
+        }
         Kind::Width => format!("store of {a} bytes at offset {b:#x} of a doorbell page"),
         Kind::NoRegister => format!("store at offset {b:#x} of a doorbell page, where no register is"),
         Kind::RecordWidth => format!("store of {a} bytes to the doorbell record at {b:#x}"),
@@ -227,7 +229,7 @@ mod handlers {
         // SAFETY: the processor has just fetched the instruction at this address; bytes behind it are read only up
         // to the end of its page.
         unsafe {
-            let ip = (*registers(context)).get(at).copied().unwrap_or(0).cast_unsigned();
+            let ip = u64::from_ne_bytes((*registers(context)).get(at).copied().unwrap_or(0).to_ne_bytes());
             let p: *const u8 = std::ptr::with_exposed_provenance(usize::try_from(ip).unwrap_or(0));
             let left = usize::try_from(4096 - ip % 4096).unwrap_or(0);
             // A write instruction that crosses a page was fetched from both.

@@ -144,7 +144,9 @@ impl Records {
 
     /// True if it was the last one on `page`.
     pub(super) fn remove(&self, page: usize) -> bool {
-        let Some((p, n)) = self.0.iter().find(|(p, _)| p.load(Ordering::Acquire) == page) else { return false };
+        let Some((p, n)) = self.0.iter().find(|(p, _)| p.load(Ordering::Acquire) == page) else {
+            return false;
+        };
         if n.fetch_sub(1, Ordering::AcqRel) != 1 {
             return false;
         }
@@ -210,7 +212,10 @@ pub(super) static CQS: Queues = queues!();
 
 impl Queues {
     fn live(&self) -> impl Iterator<Item = &QueueSlot> {
-        self.slots.iter().take(self.used.load(Ordering::Acquire)).filter(|s| s.number.load(Ordering::Acquire) != 0)
+        self.slots
+            .iter()
+            .take(self.used.load(Ordering::Acquire))
+            .filter(|s| s.number.load(Ordering::Acquire) != 0)
     }
 
     pub(super) fn add(&self, q: Queue) {
@@ -277,7 +282,10 @@ pub(super) enum Place {
 
 pub(super) fn find(addr: usize) -> Option<Place> {
     if let Some(s) = PAGES.get(addr) {
-        return Some(Place::Register { ctx: s.ctx.load(Ordering::Relaxed), page: s.page.load(Ordering::Relaxed) });
+        return Some(Place::Register {
+            ctx: s.ctx.load(Ordering::Relaxed),
+            page: s.page.load(Ordering::Relaxed),
+        });
     }
     RECORDS.has(addr).then_some(Place::Record)
 }
@@ -316,7 +324,8 @@ pub(super) fn check_register(addr: usize, ctx: u32, page: u32, width: u32) {
         }
         return check_arm(&value);
     }
-    let Some((k, register)) = bits::BF_OFFSETS.into_iter().enumerate().find(|(_, r)| (*r..*r + 256).contains(&offset))
+    let Some((k, register)) =
+        bits::BF_OFFSETS.into_iter().enumerate().find(|(_, r)| (*r..*r + 256).contains(&offset))
     else {
         return FOUND.add(Kind::NoRegister, width.into(), offset as u64, 0);
     };
@@ -475,18 +484,18 @@ mod tests {
     #[test]
     fn widths_of_common_stores() {
         let cases: [(&[u8], u32); 12] = [
-            (&[0x48, 0x89, 0x07], 8),             // mov [rdi], rax
-            (&[0x89, 0x07], 4),                   // mov [rdi], eax
-            (&[0x66, 0x89, 0x07], 2),             // mov [rdi], ax
-            (&[0x88, 0x07], 1),                   // mov [rdi], al
-            (&[0x4c, 0x0f, 0xc3, 0x07], 8),       // movnti [rdi], r8
-            (&[0x0f, 0x11, 0x07], 16),            // movups [rdi], xmm0
-            (&[0x66, 0x0f, 0xe7, 0x07], 16),      // movntdq [rdi], xmm0
-            (&[0x66, 0x0f, 0xd6, 0x07], 8),       // movq [rdi], xmm0
-            (&[0xf2, 0x0f, 0x11, 0x07], 8),       // movsd [rdi], xmm0
-            (&[0xc5, 0xfe, 0x7f, 0x07], 32),      // vmovdqu [rdi], ymm0
+            (&[0x48, 0x89, 0x07], 8),                    // mov [rdi], rax
+            (&[0x89, 0x07], 4),                          // mov [rdi], eax
+            (&[0x66, 0x89, 0x07], 2),                    // mov [rdi], ax
+            (&[0x88, 0x07], 1),                          // mov [rdi], al
+            (&[0x4c, 0x0f, 0xc3, 0x07], 8),              // movnti [rdi], r8
+            (&[0x0f, 0x11, 0x07], 16),                   // movups [rdi], xmm0
+            (&[0x66, 0x0f, 0xe7, 0x07], 16),             // movntdq [rdi], xmm0
+            (&[0x66, 0x0f, 0xd6, 0x07], 8),              // movq [rdi], xmm0
+            (&[0xf2, 0x0f, 0x11, 0x07], 8),              // movsd [rdi], xmm0
+            (&[0xc5, 0xfe, 0x7f, 0x07], 32),             // vmovdqu [rdi], ymm0
             (&[0x62, 0xf1, 0xfe, 0x48, 0x7f, 0x07], 64), // vmovdqu64 [rdi], zmm0
-            (&[0xf4], 0),                         // hlt
+            (&[0xf4], 0),                                // hlt
         ];
         for (code, width) in cases {
             assert_eq!(store_width(code), width, "{code:x?}");
@@ -502,6 +511,6 @@ mod tests {
         let mut v = Vec::new();
         F.drain(|k, a, _, c| v.push((k, a, c)));
         assert_eq!(v, [(Kind::Width, 1, 3), (Kind::UnknownQp, 4, 6)]);
-        F.drain(|..| panic!("empty"));
+        F.drain(|_, _, _, _| panic!("empty"));
     }
 }

@@ -215,7 +215,9 @@ impl Model {
                 let Some(bytes) = shm.pop(src) else { break };
                 busy = true;
                 match Message::decode(&bytes, shm.pid(src)) {
-                    Some(Message::Request { generation, dev, transmission, request }) if generation == own => {
+                    Some(Message::Request { generation, dev, transmission, request })
+                        if generation == own =>
+                    {
                         self.serve(src, dev, transmission, &request);
                     }
                     Some(Message::Answer { generation, qpn, transmission, answer }) if generation == own => {
@@ -238,7 +240,9 @@ impl Model {
         if let Answer::Ack(Data::Spans(from)) = &answer {
             let placed = match &r.payload {
                 _ if r.len <= INLINE => mem::gather(Space::Own, from, r.len).map(Data::Bytes),
-                Payload::Spans(space, to) => mem::transfer(*space, to, Space::Own, from).then_some(Data::Placed),
+                Payload::Spans(space, to) => {
+                    mem::transfer(*space, to, Space::Own, from).then_some(Data::Placed)
+                }
                 Payload::Bytes(_) => None,
             };
             answer = placed.map_or(Answer::Silent, Answer::Ack);

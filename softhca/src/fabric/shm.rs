@@ -109,7 +109,7 @@ impl Shm {
         unsafe { libc::prctl(libc::PR_SET_PTRACER, libc::PR_SET_PTRACER_ANY, 0, 0, 0) };
         // SAFETY: no arguments.
         let pid = unsafe { libc::getpid() };
-        s.word32(own, at::PID).store(pid.cast_unsigned(), Ordering::Release);
+        s.word32(own, at::PID).store(u32::try_from(pid).unwrap_or(0), Ordering::Release);
         Ok(s)
     }
 
@@ -138,7 +138,7 @@ impl Shm {
 
     /// The process at `node`; 0 if there is none.
     pub(crate) fn pid(&self, node: usize) -> i32 {
-        self.word32(node, at::PID).load(Ordering::Acquire).cast_signed()
+        i32::try_from(self.word32(node, at::PID).load(Ordering::Acquire)).unwrap_or(0)
     }
 
     pub(crate) fn generation(&self, node: usize) -> u64 {
@@ -217,7 +217,8 @@ impl Shm {
 
     /// Whether a message from `src` waits.
     pub(crate) fn has_message(&self, src: usize) -> bool {
-        self.ring(self.own, src, 0).load(Ordering::Acquire) != self.ring(self.own, src, 64).load(Ordering::Relaxed)
+        self.ring(self.own, src, 0).load(Ordering::Acquire)
+            != self.ring(self.own, src, 64).load(Ordering::Relaxed)
     }
 
     /// Tells the process at `node` that there is a message. Its service thread is woken only if the application

@@ -153,7 +153,12 @@ pub(crate) unsafe extern "C" fn openat(dir: c_int, path: *const c_char, flags: c
 /// # Safety
 /// As the C function.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn openat64(dir: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
+pub(crate) unsafe extern "C" fn openat64(
+    dir: c_int,
+    path: *const c_char,
+    flags: c_int,
+    mode: mode_t,
+) -> c_int {
     // SAFETY: the caller's arguments, handed on.
     openat_ours(dir, path, flags).unwrap_or_else(|| unsafe { real::openat64(dir, path, flags, mode) })
 }

@@ -51,7 +51,10 @@ pub(crate) fn tree() -> Option<&'static Tree> {
 }
 
 fn hex_words(b: &[u8]) -> String {
-    b.chunks(2).map(|w| w.iter().map(|x| format!("{x:02x}")).collect::<String>()).collect::<Vec<_>>().join(":")
+    b.chunks(2)
+        .map(|w| w.iter().map(|x| format!("{x:02x}")).collect::<String>())
+        .collect::<Vec<_>>()
+        .join(":")
 }
 
 impl Tree {
@@ -125,7 +128,10 @@ impl Tree {
     pub(crate) fn entry(&self, i: u32, k: usize) -> Option<(&str, bool)> {
         let dir = &self.node(i)?.path;
         let inside = |n: &'_ &Node| {
-            n.path.strip_prefix(dir.as_str()).and_then(|r| r.strip_prefix('/')).is_some_and(|r| !r.contains('/'))
+            n.path
+                .strip_prefix(dir.as_str())
+                .and_then(|r| r.strip_prefix('/'))
+                .is_some_and(|r| !r.contains('/'))
         };
         let n = self.nodes.iter().filter(inside).nth(k)?;
         Some((n.path.rsplit('/').next()?, n.text.is_none()))
@@ -163,7 +169,10 @@ mod tests {
         let (v, _) = t.find("/sys/class/infiniband_verbs/").unwrap();
         let names: Vec<_> = (0..).map_while(|k| t.entry(v, k)).collect();
         assert_eq!(names, [("abi_version", false), ("uverbs0", true), ("uverbs1", true)]);
-        assert_eq!(t.find("/sys/class/infiniband/mlx5_1/node_guid").unwrap().1.text.as_deref(), Some("0000:0000:0000:0002\n"));
+        assert_eq!(
+            t.find("/sys/class/infiniband/mlx5_1/node_guid").unwrap().1.text.as_deref(),
+            Some("0000:0000:0000:0002\n")
+        );
         assert!(t.find("/sys/class/infiniband/mlx5_2").is_none());
     }
 

@@ -55,7 +55,10 @@ impl<T> Slab<T> {
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
         let base = self.base;
-        self.items.iter().enumerate().filter_map(move |(i, v)| Some((base + u32::try_from(i).ok()?, v.as_ref()?)))
+        self.items
+            .iter()
+            .enumerate()
+            .filter_map(move |(i, v)| Some((base + u32::try_from(i).ok()?, v.as_ref()?)))
     }
 
     /// The numbers in use.

@@ -29,7 +29,8 @@ pub(crate) fn start(config: Config) -> Result<(), String> {
     }
     crate::check::trap::prepare(config.mode)?;
     let m = Model::new(config)?;
-    let facts: Vec<_> = m.devices.iter().map(|d| sysfs::Facts { guid: d.guid, gids: d.gids.clone() }).collect();
+    let facts: Vec<_> =
+        m.devices.iter().map(|d| sysfs::Facts { guid: d.guid, gids: d.gids.clone() }).collect();
     sysfs::install(&m.config, &facts);
     *guard = Some(m);
     Ok(())
@@ -234,7 +235,7 @@ fn close_quietly(fd: c_int) {
     unsafe { real::close(fd) };
 }
 
-/// Whether the process may set privileged Q_Keys.
+/// Whether the process may set privileged `Q_Keys`.
 pub(crate) fn is_privileged() -> bool {
     // SAFETY: no arguments, no effects.
     unsafe { libc::geteuid() == 0 }

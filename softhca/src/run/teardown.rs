@@ -21,10 +21,8 @@ impl Model {
         let keep = c.keep;
         for h in &handles {
             match h {
-                Handle::Qp(n) => {
-                    if self.qps.get(*n).is_some_and(|q| q.shares == 0) {
-                        self.remove_qp(*n);
-                    }
+                Handle::Qp(n) if self.qps.get(*n).is_some_and(|q| q.shares == 0) => {
+                    self.remove_qp(*n);
                 }
                 Handle::QpShare(n) => self.drop_share(*n),
                 _ => {}

@@ -159,7 +159,7 @@ pub(crate) mod ids {
     pub(crate) const UHW_OUT: u16 = 0x1001;
 }
 
-/// The old commands that come by INVOKE_WRITE.
+/// The old commands that come by `INVOKE_WRITE`.
 pub(crate) mod cmd {
     pub(crate) const EXTENDED: u32 = 0x8000_0000;
     pub(crate) const QUERY_DEVICE: u32 = 1;

@@ -40,7 +40,9 @@ impl Call<'_> {
         self.model.use_pd(pd);
         let key = self.model.keys.key_of(index).ok_or(libc::EINVAL)?;
         let handle = self.model.context_mut(self.ctx)?.handles.insert(Handle::Mr(index));
-        self.model.log(|| format!("MR {key:#x}: {} bytes at {:#x}, access {:#x}", q.length, q.start, q.access_flags));
+        self.model.log(|| {
+            format!("MR {key:#x}: {} bytes at {:#x}, access {:#x}", q.length, q.start, q.access_flags)
+        });
         self.attrs.write(1, &RegMrResp { mr_handle: handle, lkey: key, rkey: key });
         Ok(())
     }
@@ -98,7 +100,9 @@ impl Call<'_> {
     /// For `ibv_import_mr`.
     pub(super) fn query_mr(&mut self) -> Outcome {
         let index = self.region(self.attrs.number32(0))?;
-        let Some(Kind::Region(r)) = self.model.keys.get(index).map(|e| e.kind) else { return Err(libc::EINVAL) };
+        let Some(Kind::Region(r)) = self.model.keys.get(index).map(|e| e.kind) else {
+            return Err(libc::EINVAL);
+        };
         let key = self.model.keys.key_of(index).ok_or(libc::EINVAL)?;
         self.attrs.write(1, &key);
         self.attrs.write(2, &key);

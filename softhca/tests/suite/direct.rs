@@ -5,6 +5,7 @@
 //! The addresses come from `mlx5dv_init_obj`; rings, records and registers are written as a driver writes them,
 //! within their sizes.
 #![expect(unsafe_code, reason = "drives a device")]
+#![allow(clippy::borrow_as_ptr, clippy::unnecessary_cast, reason = "arguments of C functions")]
 #![allow(clippy::undocumented_unsafe_blocks, reason = "one argument for all: see the module")]
 
 use crate::common::*;
