@@ -5,3 +5,4 @@
 mod data;
 mod direct;
 mod errors;
+mod objects;
