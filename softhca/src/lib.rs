@@ -1,8 +1,9 @@
-//! `softhca`: a software ConnectX under the stock libibverbs and libmlx5.
+#![doc = include_str!("../README.md")]
 #![deny(unsafe_code)]
 
 mod bar;
 mod bits;
+mod capi;
 mod check;
 mod config;
 mod engine;

@@ -76,7 +76,7 @@ impl Findings {
 }
 
 /// Doorbell pages of the application, with the WQE that each register was rung for last.
-pub(super) struct Pages([PageSlot; 512]);
+pub(super) struct Pages([PageSlot; 512], AtomicUsize);
 
 struct PageSlot {
     addr: AtomicUsize,
@@ -95,22 +95,30 @@ pub(super) static PAGES: Pages = Pages(
             last: [const { AtomicU64::new(0) }; 4],
         }
     }; 512],
+    AtomicUsize::new(0),
 );
 
 impl Pages {
     pub(super) fn add(&self, addr: usize, ctx: u32, page: u32) {
         // A new mapping at an old address replaces it.
         let at = |s: &&PageSlot, a| s.addr.load(Ordering::Acquire) == a;
-        let Some(s) = self.0.iter().find(|s| at(s, addr)).or_else(|| self.0.iter().find(|s| at(s, 0))) else {
+        let Some(s) = self.used().find(|s| at(s, addr)).or_else(|| self.0.iter().find(|s| at(s, 0))) else {
             return;
         };
         s.ctx.store(ctx, Ordering::Relaxed);
         s.page.store(page, Ordering::Relaxed);
         s.addr.store(addr, Ordering::Release);
+        let n = self.0.iter().rposition(|s| s.addr.load(Ordering::Acquire) != 0).map_or(0, |i| i + 1);
+        self.1.fetch_max(n, Ordering::AcqRel);
+    }
+
+    /// The slots that were ever used.
+    fn used(&self) -> impl Iterator<Item = &PageSlot> {
+        self.0.iter().take(self.1.load(Ordering::Acquire))
     }
 
     pub(super) fn remove_where(&self, which: impl Fn(u32, u32) -> bool) {
-        for s in &self.0 {
+        for s in self.used() {
             if s.addr.load(Ordering::Acquire) != 0
                 && which(s.ctx.load(Ordering::Relaxed), s.page.load(Ordering::Relaxed))
             {
@@ -120,14 +128,15 @@ impl Pages {
     }
 
     fn get(&self, addr: usize) -> Option<&PageSlot> {
-        self.0.iter().find(|s| s.addr.load(Ordering::Acquire) == addr & !4095 && addr >= 4096)
+        self.used().find(|s| s.addr.load(Ordering::Acquire) == addr & !4095 && addr >= 4096)
     }
 }
 
 /// Pages with doorbell records, with the number of queues on each.
-pub(super) struct Records([(AtomicUsize, AtomicU32); 1024]);
+pub(super) struct Records([(AtomicUsize, AtomicU32); 1024], AtomicUsize);
 
-pub(super) static RECORDS: Records = Records([const { (AtomicUsize::new(0), AtomicU32::new(0)) }; 1024]);
+pub(super) static RECORDS: Records =
+    Records([const { (AtomicUsize::new(0), AtomicU32::new(0)) }; 1024], AtomicUsize::new(0));
 
 impl Records {
     /// Counts a record on `page`; true if it is the first. (Called under the model's lock.)
@@ -139,6 +148,8 @@ impl Records {
         let Some((p, n)) = self.0.iter().find(|(p, _)| p.load(Ordering::Acquire) == 0) else { return false };
         n.store(1, Ordering::Release);
         p.store(page, Ordering::Release);
+        let used = self.0.iter().rposition(|(p, _)| p.load(Ordering::Acquire) != 0).map_or(0, |i| i + 1);
+        self.1.fetch_max(used, Ordering::AcqRel);
         true
     }
 
@@ -155,7 +166,8 @@ impl Records {
     }
 
     fn has(&self, addr: usize) -> bool {
-        addr >= 4096 && self.0.iter().any(|(p, _)| p.load(Ordering::Acquire) == addr & !4095)
+        let used = self.1.load(Ordering::Acquire);
+        addr >= 4096 && self.0.iter().take(used).any(|(p, _)| p.load(Ordering::Acquire) == addr & !4095)
     }
 }
 

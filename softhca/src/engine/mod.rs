@@ -20,7 +20,8 @@ use crate::objects::cq::Armed;
 impl Model {
     /// One pass: doorbells, the fabric, due timers, receive queues of failed QPs. True if anything was done.
     pub(crate) fn step(&mut self) -> bool {
-        let mut busy = self.scan_doorbells();
+        let mut busy = self.change_links();
+        busy |= self.scan_doorbells();
         busy |= self.poll_fabric();
         busy |= self.run_timers();
         busy |= self.flush_failed();
@@ -57,6 +58,19 @@ impl Model {
         self.timers.iter().all(|(_, n)| {
             self.qps.get(*n).is_some_and(|q| q.wait == crate::objects::qp::Wait::Rnr && q.attr.rnr_retry == 7)
         })
+    }
+
+    /// Links that go down or up by a plan.
+    fn change_links(&mut self) -> bool {
+        let now = self.now();
+        let mut busy = false;
+        while let Some(up) = self.faults.due_link(now) {
+            for dev in 0..self.devices.len() {
+                self.set_link(dev, up);
+            }
+            busy = true;
+        }
+        busy
     }
 
     fn scan_doorbells(&mut self) -> bool {
@@ -140,6 +154,7 @@ impl Model {
 
     /// When the next timer fires, in nanoseconds of the device's time.
     pub(crate) fn next_deadline(&self) -> Option<u64> {
-        self.timers.first().map(|(t, _)| *t)
+        let timer = self.timers.first().map(|(t, _)| *t);
+        [timer, self.faults.next_link()].into_iter().flatten().min()
     }
 }

@@ -159,6 +159,11 @@ impl Model {
                 return Progress::Waiting;
             }
             Verdict::Corrupt => return self.transmit(qpn, w, true),
+            Verdict::Fail => {
+                self.stats.faults += 1;
+                self.fatal(qpn);
+                return Progress::Failed;
+            }
         }
         self.transmit(qpn, w, false)
     }
@@ -342,7 +347,7 @@ impl Model {
         packets: u32,
         data: &Data,
     ) -> Progress {
-        if let Some(s) = self.faults.take_bad_completion() {
+        if let Some(s) = self.faults.on_completion() {
             return self.failed(qpn, w, s);
         }
         let mut bytes = 0;

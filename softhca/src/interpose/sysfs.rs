@@ -1,7 +1,12 @@
 //! The fake sysfs: a list of paths and contents, held in memory only.
+//!
+//! # Safety
+//!
+//! The pointer to the tree is null or leads to a leaked, never changed [`Tree`].
+#![expect(unsafe_code, reason = "reads a leaked tree without a lock")]
 
 use crate::config::{Config, Gid, GidKind};
-use std::sync::OnceLock;
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// The directory of the uverbs devices.
 pub(crate) const VERBS: &str = "/sys/class/infiniband_verbs";
@@ -31,7 +36,7 @@ pub(crate) struct Tree {
     pub(crate) host: bool,
 }
 
-static TREE: OnceLock<Tree> = OnceLock::new();
+static TREE: AtomicPtr<Tree> = AtomicPtr::new(std::ptr::null_mut());
 
 /// What the tree needs to know of a device.
 #[derive(Debug)]
@@ -40,14 +45,15 @@ pub(crate) struct Facts {
     pub(crate) gids: Vec<Gid>,
 }
 
-/// Builds the tree, once.
+/// Builds the tree: at the start, and in a forked child.
 pub(crate) fn install(config: &Config, facts: &[Facts]) {
-    TREE.get_or_init(|| Tree::new(config, facts));
+    TREE.store(Box::into_raw(Box::new(Tree::new(config, facts))), Ordering::Release);
 }
 
 /// The tree, if the software device is there.
 pub(crate) fn tree() -> Option<&'static Tree> {
-    TREE.get()
+    // SAFETY: null, or a leaked tree (module comment).
+    unsafe { TREE.load(Ordering::Acquire).as_ref() }
 }
 
 fn hex_words(b: &[u8]) -> String {

@@ -231,6 +231,11 @@ const PUMP: usize = 1;
 const THREAD: usize = 2;
 static MODE: AtomicUsize = AtomicUsize::new(OFF);
 
+/// In a forked child, which has no thread: the next open starts one.
+pub(crate) fn stop_service() {
+    MODE.store(OFF, Ordering::Release);
+}
+
 /// Starts the thread that serves real-time modes, once.
 pub(crate) fn start_service() {
     use crate::config::Mode;

@@ -5,4 +5,5 @@
 mod data;
 mod direct;
 mod errors;
+mod garbage;
 mod objects;

@@ -470,7 +470,7 @@ fn multicast_reaches_all_members() {
     let mut mem = vec![5u8; 8192];
     let m = d.mr(&mut mem, ALL);
     let mut gid: ibv_gid = unsafe { zeroed() };
-    unsafe { gid.raw = [0xff, 0x12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9] };
+    gid.raw = [0xff, 0x12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9];
     for (i, q) in members.iter().enumerate() {
         q.up(0, &d, &d, Path::default());
         if i < 2 {
