@@ -268,3 +268,17 @@ fn programs_without_rdma_are_left_alone() {
     let t = run("cat", &["/proc/self/status"], &[]);
     assert!(t.contains("Threads:\t1"), "no thread is started: {t}");
 }
+
+/// Two polling processes of `ibv_rc_pingpong` on an otherwise idle machine of two processors.
+#[test]
+#[ignore = "a measurement: wants an idle machine"]
+fn pingpong_takes_thirty_microseconds_at_most() {
+    let mut times: Vec<f64> = (0..11)
+        .filter_map(|_| pair("ibv_rc_pingpong", &["-n", "5000"], IB))
+        .filter_map(|t| t.split_whitespace().rev().nth(1)?.parse().ok())
+        .collect();
+    times.sort_by(f64::total_cmp);
+    println!("microseconds per iteration: {times:?}");
+    let median = times.get(times.len() / 2).copied().unwrap_or(f64::NAN);
+    assert!(median <= 30.0, "median {median} of {times:?}");
+}

@@ -75,7 +75,7 @@ impl Model {
 
     fn scan_doorbells(&mut self) -> bool {
         let mut busy = false;
-        for ctx in self.contexts.numbers() {
+        for ctx in self.contexts.range() {
             let pages = self.contexts.get(ctx).map_or(0, |c| c.page_count());
             for page in 0..pages {
                 let Some(c) = self.contexts.get(ctx).filter(|c| c.has_page(page)) else { continue };

@@ -224,7 +224,7 @@ impl Shm {
     /// Tells the process at `node` that there is a message. Its service thread is woken only if the application
     /// itself doesn't poll.
     pub(crate) fn ring_bell(&self, node: usize) {
-        const FRESH_NS: u64 = 20_000;
+        const FRESH_NS: u64 = 500_000;
         let bell = self.word32(node, at::BELL);
         bell.fetch_add(1, Ordering::AcqRel);
         let pumped = self.word64(node, at::PUMPED).load(Ordering::Acquire);

@@ -61,6 +61,11 @@ impl<T> Slab<T> {
             .filter_map(move |(i, v)| Some((base + u32::try_from(i).ok()?, v.as_ref()?)))
     }
 
+    /// From the first number to the last that was ever used.
+    pub(crate) fn range(&self) -> std::ops::Range<u32> {
+        self.base..self.base + u32::try_from(self.items.len()).unwrap_or(0)
+    }
+
     /// The numbers in use.
     pub(crate) fn numbers(&self) -> Vec<u32> {
         self.iter().map(|(n, _)| n).collect()

@@ -27,9 +27,6 @@ static PENDING: AtomicBool = AtomicBool::new(false);
 /// Runs the device now, or leaves it to the thread that is running it.
 pub(crate) fn pump() {
     PENDING.store(true, Ordering::Release);
-    if let Some(s) = fabric::shared() {
-        s.note_pumped();
-    }
     while PENDING.load(Ordering::Acquire) {
         let Some(mut guard) = model::try_lock() else { return };
         PENDING.store(false, Ordering::Release);
@@ -46,8 +43,16 @@ static IN_VAIN: AtomicUsize = AtomicUsize::new(0);
 /// then: the peer may need it to answer.
 fn pump_in_vain() {
     const PATIENCE: usize = 64;
+    const STEADY: usize = 8;
+    let n = IN_VAIN.fetch_add(1, Ordering::Relaxed);
+    // A program that waits by polling needs no waking. (Who polls once before it sleeps does.)
+    if n >= STEADY {
+        if let Some(s) = fabric::shared() {
+            s.note_pumped();
+        }
+    }
     pump();
-    if IN_VAIN.fetch_add(1, Ordering::Relaxed) % PATIENCE == PATIENCE - 1 {
+    if n % PATIENCE == PATIENCE - 1 {
         std::thread::yield_now();
     }
 }
