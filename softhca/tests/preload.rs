@@ -220,19 +220,30 @@ fn a_peer_that_dies_is_noticed() {
     assert!(!out.status.success() && t.contains("status 12"), "{t}");
 }
 
-#[test]
-fn a_c_program_of_somebody_else() {
+/// Compiles `tests/programs/hello.c`, and runs it in each of `modes`.
+fn hello(flags: &[&str], modes: &[&str]) {
     let dir = std::env::temp_dir().join(unique().0);
     fs::create_dir_all(&dir).unwrap();
     let exe = dir.join("hello");
     let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/hello.c");
-    let cc = Command::new("cc").arg("-O1").arg("-o").arg(&exe).arg(&src).arg("-libverbs").output().unwrap();
+    let mut cc = Command::new("cc");
+    let cc = cc.arg("-O1").args(flags).arg("-o").arg(&exe).arg(&src).arg("-libverbs").output().unwrap();
     assert!(cc.status.success(), "{}", text(&cc));
-    for mode in ["pump", "thread", "trap"] {
+    for mode in modes {
         let t = run(exe.to_str().unwrap(), &[], &[("SOFTHCA_MODE", mode)]);
         assert_eq!(t, "ok\n", "{mode}");
     }
     fs::remove_dir_all(&dir).unwrap();
+}
+
+#[test]
+fn a_c_program_of_somebody_else() {
+    hello(&[], &["pump", "thread", "trap"]);
+}
+
+#[test]
+fn a_c_program_that_steps_the_device() {
+    hello(&["-DSTEPS"], &["manual"]);
 }
 
 #[test]

@@ -153,6 +153,7 @@ mod handlers {
 
 #[cfg(target_arch = "x86_64")]
 mod handlers {
+    use super::super::store::store_width;
     use super::super::watch::{self, Place};
     use super::protect;
     use libc::{c_int, c_void, siginfo_t};
@@ -251,7 +252,7 @@ mod handlers {
         // SAFETY: the kernel's siginfo of a SIGSEGV.
         let addr = unsafe { (*info).si_addr() }.addr();
         let Some(place) = watch::find(addr) else { return chain(&OLD_SEGV, signal, info, context) };
-        let width = watch::store_width(&code(context));
+        let width = store_width(&code(context));
         if !watch::STEPS.begin(thread(), addr, width) {
             // More threads at once than there are places: let this one through unchecked.
             protect(addr & !4095, false);

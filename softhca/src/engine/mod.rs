@@ -29,6 +29,9 @@ impl Model {
         for (_, c) in self.contexts.iter() {
             c.bar.set_clock(now);
         }
+        if self.config.mode == crate::config::Mode::PumpTrap {
+            crate::check::trap::collect();
+        }
         busy
     }
 

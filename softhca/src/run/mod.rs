@@ -80,6 +80,7 @@ pub(crate) fn activate_from_env() {
     }
     ONCE.call_once(|| {
         if sysfs::tree().is_none() && wanted() {
+            crate::check::be_loud();
             if let Err(e) = Config::from_env().and_then(start) {
                 eprintln!("softhca: {e}");
             }

@@ -255,3 +255,47 @@ fn completions_of_dead_pairs_stay_and_stale_requests_run() {
     free_cq(p.cb);
     d.close();
 }
+
+#[test]
+fn entries_of_128_bytes_carry_64_bytes_of_data() {
+    let (_g, hca) = start();
+    let d = Dev::open(0);
+    unsafe {
+        let mut a: ibv_cq_init_attr_ex = zeroed();
+        a.cqe = 16;
+        let mut m: mlx5dv_cq_init_attr = zeroed();
+        m.comp_mask = MLX5DV_CQ_INIT_ATTR_MASK_CQE_SIZE as _;
+        m.cqe_size = 128;
+        let ex = mlx5dv_create_cq(d.ctx, &mut a, &mut m);
+        assert!(!ex.is_null(), "errno {}", errno());
+        let cq = ex.cast::<ibv_cq>();
+        // Not with all sends signaled: then the device puts read data into the entry as well, and libmlx5 44 takes
+        // it from one byte before the entry (mended in later versions).
+        let (x, y) = (d.qp(RC, cq, cq), d.qp(RC, cq, cq));
+        x.up(y.num, &d, &d, Path::default());
+        y.up(x.num, &d, &d, Path::default());
+        let mut mem: Vec<u8> = (0..4096).map(|i| (i % 241) as u8).collect();
+        let m = d.mr(&mut mem, ALL);
+        let at = |i: usize| mem.as_ptr().add(i).read_volatile();
+        for len in [1u32, 32, 33, 64, 65, 500] {
+            y.recv(1, &mut [m.sge(2000, 7), m.sge(3000, 600)]);
+            x.send(wr(IBV_WR_SEND, 2, &mut [m.sge(0, len)]));
+            hca.step();
+            let mut got = drain(cq);
+            got.sort();
+            assert_eq!(got, [(1, 0), (2, 0)]);
+            for i in 0..len as usize {
+                assert_eq!(at(if i < 7 { 2000 + i } else { 3000 + i - 7 }), at(i), "{len}");
+            }
+            x.send(rdma(IBV_WR_RDMA_READ, 3, &mut [m.sge(1000, len)], m.addr + 100, m.rkey()));
+            hca.step();
+            assert_eq!(drain(cq), [(3, 0)]);
+            assert!((0..len as usize).all(|i| at(1000 + i) == at(100 + i)), "{len}");
+        }
+        x.destroy();
+        y.destroy();
+        m.dereg();
+        free_cq(cq);
+    }
+    d.close();
+}
