@@ -97,6 +97,13 @@ impl<'a> AddressHandle<'a> {
         &self.pd
     }
 
+    /// The context that it is of.
+    #[inline(always)]
+    pub(crate) fn context_ptr(&self) -> *mut sys::ibv_context {
+        // SAFETY: alive; the field never changes.
+        unsafe { (*self.raw.as_ptr()).context }
+    }
+
     /// `ibv_destroy_ah`—Destroys it, which dropping does as well.
     ///
     /// # Errors

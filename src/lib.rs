@@ -1,4 +1,116 @@
-//! Safe RDMA verbs.
+//! Safe RDMA verbs: libibverbs with the same names and the same cost, in which what would corrupt memory does not
+//! compile.
+//!
+//! ```no_run
+//! use ibv::{Connection, Context, Endpoint, InitAttr, Rc, WorkCompletion, random_psn, send};
+//!
+//! # fn exchange_over_tcp(_: Endpoint) -> Endpoint { todo!() }
+//! let ctx = Context::open("mlx5_0")?;
+//! let pd = ctx.alloc_pd()?;
+//! let cq = ctx.create_cq(128)?;
+//! let mr = pd.alloc_local(4096)?;
+//!
+//! let local = ctx.local_port(1)?;
+//! let psn = random_psn();
+//! let qp = pd.create_qp::<Rc>(&cq, &cq).build()?.init(InitAttr::new(1))?;
+//! let peer = exchange_over_tcp(qp.endpoint(&local, psn));
+//! let qp = qp.connect(&Connection::new(local, psn, peer))?;
+//!
+//! mr.write(0, b"hello")?;
+//! qp.post(send(mr.slice(..5)?).signaled().id(1))?;
+//! let mut wcs = [WorkCompletion::default(); 16];
+//! for wc in cq.poll(&mut wcs)? {
+//!     println!("{}: {:?}", wc.id(), wc.result()?.opcode());
+//! }
+//! # Ok::<(), ibv::Error>(())
+//! ```
+//!
+//! # The objects
+//!
+//! | C | here | made from |
+//! |---|---|---|
+//! | `ibv_context` | [`Context`] | a [`Device`] of [`devices()`] |
+//! | `ibv_pd` | [`ProtectionDomain`] | a context |
+//! | `ibv_mr` | [`MemoryRegion`], [`Local`] or [`Remote`] | a domain and a [`Buffer`] |
+//! | `ibv_cq`, `ibv_comp_channel` | [`CompletionQueue`], [`CompletionChannel`] | a context |
+//! | `ibv_ah` | [`AddressHandle`] | a domain and an [`AddressVector`] |
+//! | `ibv_qp` | [`QueuePair`] of [`Rc`], [`Uc`] or [`Ud`] | a domain and two completion queues |
+//! | `ibv_send_wr` | [`send`], [`write()`], [`read()`], [`cmp_swp`], [`fetch_add`], and their kin | [`MrSlice`]s |
+//! | `ibv_recv_wr` | [`recv`] | [`MrSlice`]s |
+//! | `ibv_wc` | [`WorkCompletion`] | polling |
+//!
+//! # Borrowed or shared
+//!
+//! Every object holds what it was made from, and every constructor takes that as a reference or as an
+//! [`Arc`](std::sync::Arc).
+//!
+//! * **A reference**, if the parents outlive the object in an outer scope: the borrow checker keeps the order.
+//! * **An `Arc`**, if things are stored together in one struct, or returned: the object is then `'static`
+//!   ([`OwnedQp`]), and slices that it posts are [detached](MrSlice::detach).
+//!
+//! ```no_run
+//! use std::sync::Arc;
+//! use ibv::{CompletionQueue, Context, ProtectionDomain};
+//!
+//! struct Server {
+//!     pd: Arc<ProtectionDomain<'static>>,
+//!     cq: Arc<CompletionQueue<'static>>,
+//! }
+//!
+//! fn start() -> Result<Server, ibv::Error> {
+//!     let ctx = Arc::new(Context::open("mlx5_0")?);
+//!     let pd = Arc::new(ProtectionDomain::new(&ctx)?);
+//!     let cq = Arc::new(CompletionQueue::new(ctx, 128)?);
+//!     Ok(Server { pd, cq })
+//! }
+//! ```
+//!
+//! Borrowing where sharing is needed gives this:
+//!
+//! ```text
+//! error[E0515]: cannot return value referencing local variable `ctx`
+//!    |
+//! 11 |     let cq = CompletionQueue::new(&ctx, 128)?;
+//!    |                                   ---- `ctx` is borrowed here
+//! 12 |     Ok(Server { cq, ctx })
+//!    |     ^^^^^^^^^^^^^^^^^^^^^^ returns a value referencing data owned by the current function
+//! ```
+//!
+//! What a borrowing queue pair posts must be made *before* it, because it must outlive it; the error otherwise is
+//! E0597, "`mr` does not live long enough", with the note "values in a scope are dropped in the opposite order they
+//! are defined". Regions and address handles that come up later live in an [`Arena`] that was made before.
+//!
+//! # Memory
+//!
+//! The device writes registered memory whenever it likes, and so may a peer that knows a [`Remote`] region's key. Such
+//! memory is therefore never lent as `&[u8]`: a [`MemoryRegion`] is [read](MemoryRegion::read) and
+//! [written](MemoryRegion::write) by copying, each byte being old or new. What makes this sound is that a region's key
+//! is dead before its memory is anything else, whatever queue pairs still do; if deregistration fails, the memory is
+//! leaked. Lifetimes are there to spare you requests that fail.
+//!
+//! # What it does not do
+//!
+//! * It does not hide that requests fail: a [`WorkCompletion`] is an error or a [`Completion`], and after an error the
+//!   queue pair is dead until it is [reset](QueuePair::reset).
+//! * It does not keep a peer from writing nonsense into a [`Remote`] region, nor from reading it.
+//! * It does not count what is outstanding: a full queue is an error of the post. (Only a completion queue cannot be
+//!   overrun, because queue pairs claim their share of it.)
+//!
+//! # Threads
+//!
+//! All objects are `Send` and `Sync`; libibverbs locks. Posting on a [`Basic`] queue pair takes `&self`, on an
+//! [`Extended`] one `&mut self`. Opening a device is refused while the environment takes those locks away
+//! (`MLX5_SINGLE_THREADED`).
+//!
+//! # Clean-up
+//!
+//! Dropping an object destroys it. If the provider refuses (something made from it was leaked), it is leaked and
+//! reported by [`tracing`]; `close` returns the error instead, with the object. [`std::mem::forget`] is sound on
+//! everything.
+//!
+//! # Features
+//!
+//! * `serde`: `Serialize` and `Deserialize` for [`RemoteRegion`].
 
 #![deny(unsafe_code)]
 
@@ -31,16 +143,21 @@ pub use error::{CloseError, Error, Refused, Result, TransitionError, VerbError};
 pub use ibv_sys as sys;
 pub use mr::{
     Buffer, HugePages, Kind, Local, MemoryRegion, MrSlice, MrU64, Pages, PagesBuilder, RangeError, RawBuffer,
-    RawMemory, Remote, RemoteAccess, RemoteRegion, RemoteSlice, RemoteU64,
+    RawMemory, Remote, RemoteAccess, RemoteRegion, RemoteSlice, RemoteU64, Shared,
 };
 pub use parent::Parent;
 pub use pd::ProtectionDomain;
 pub use qp::{
-    Backend, Basic, Connection, DynQueuePair, Extended, InitAttr, OwnedQp, PostRecv, PostSend, QpAttr,
-    QpCaps, QpState, QueuePair, QueuePairBuilder, Rc, Transport, Uc, Ud, UdInitAttr, state,
+    Atomics, Backend, Basic, Connected, Connection, Datagram, DynQueuePair, Extended, InitAttr, OwnedQp,
+    PostRecv, PostSend, QpAttr, QpCaps, QpState, QueuePair, QueuePairBuilder, Rc, RdmaRead, RdmaWrite,
+    Transport, Uc, Ud, UdInitAttr, state,
 };
 pub use wr::{
     Address, Batch, BatchStorage, CmpSwp, Empty, FetchAdd, Gather, Inline, PostError, Prepared, Read, Recv,
     RecvBatch, RecvStorage, Scatter, Send, SendRequest, SendTo, Write, cmp_swp, fetch_add, read, recv, send,
     send_imm, write, write_imm,
 };
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -71,8 +71,7 @@ impl ParseCallbacks for Callbacks {
 /// The bindings as Rust source.
 pub(crate) fn bindings(plan: &Plan, macros: &[Macro]) -> Result<syn::File, String> {
     // bindgen panics without libclang. This is the same loader, in the same thread, and says it politely.
-    clang_sys::load()
-        .map_err(|error| missing(&format!("libclang cannot be loaded: {}", first_line(&error))))?;
+    clang_sys::load().map_err(|error| missing(&format!("libclang cannot be loaded: {}.", gist(&error))))?;
 
     let unsigned = macros.iter().filter(|item| item.body.to_uppercase().contains("ULL"));
     let callbacks = Callbacks { unsigned: unsigned.map(|item| item.name.clone()).collect() };
@@ -129,6 +128,7 @@ fn shim(plan: &Plan) -> PathBuf {
     plan.out.join("inlines.c")
 }
 
-fn first_line(text: &str) -> &str {
-    text.lines().next().unwrap_or(text)
+/// The loader's message without its advice, which ours gives.
+fn gist(text: &str) -> &str {
+    text.split_once(", set the").map_or(text, |(gist, _)| gist)
 }

@@ -60,26 +60,36 @@ pub(crate) struct Found {
 /// Looks for the headers and libraries of these features.
 pub(crate) fn find(features: Features) -> Result<Found, String> {
     let include = folders(INCLUDE)?;
+    if let Some(include) = &include {
+        // Else the compiler would quietly take the system's.
+        if !include.iter().any(|folder| folder.join("infiniband/verbs.h").is_file()) {
+            return Err(missing(&format!("there is no infiniband/verbs.h in {INCLUDE}.")));
+        }
+    }
     let library = folders(LIBRARY)?;
     if let (Some(include), Some(library)) = (&include, &library) {
         return Ok(Found { include: include.clone(), library: library.clone(), ..Found::default() });
     }
     let mut found = Found::default();
+    let mut unknown = Vec::new();
     for name in features.libraries() {
-        let probed =
-            pkg_config::Config::new().cargo_metadata(false).env_metadata(true).probe(&format!("lib{name}"));
-        match probed {
+        let name = format!("lib{name}");
+        match pkg_config::Config::new().cargo_metadata(false).env_metadata(true).probe(&name) {
             Ok(probed) => {
                 extend(&mut found.include, probed.include_paths);
                 extend(&mut found.library, probed.link_paths);
-                if name == "ibverbs" {
+                if name == "libibverbs" {
                     found.version = rdma_core(&probed.version);
                 }
             }
             // The headers were named; the linker's own search path may still have the library.
             Err(_) if include.is_some() => {}
-            Err(error) => return Err(missing(&reason(name, &error))),
+            Err(pkg_config::Error::Command { .. }) => return Err(missing("pkg-config cannot be run.")),
+            Err(_) => unknown.insert(0, name),
         }
+    }
+    if !unknown.is_empty() {
+        return Err(missing(&format!("pkg-config does not know {}.", unknown.join(", "))));
     }
     if let Some(include) = include {
         // The version was that of other headers.
@@ -138,12 +148,4 @@ fn rdma_core(version: &str) -> Option<String> {
 /// 44 of "44.0". A version that cannot be read passes.
 fn major(version: &str) -> u32 {
     version.split('.').next().and_then(|text| text.parse().ok()).unwrap_or(u32::MAX)
-}
-
-fn reason(name: &str, error: &pkg_config::Error) -> String {
-    match error {
-        pkg_config::Error::Command { .. } => "pkg-config cannot be run.".to_owned(),
-        pkg_config::Error::EnvNoPkgConfig(variable) => format!("{variable} forbids the use of pkg-config."),
-        _ => format!("pkg-config does not know lib{name}."),
-    }
 }

@@ -12,7 +12,6 @@ mod tables;
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 /// The folders and switches that every later step needs.
 pub(crate) struct Plan {
@@ -26,15 +25,12 @@ pub(crate) struct Plan {
     pub(crate) define: Vec<&'static str>,
 }
 
-fn main() -> ExitCode {
-    match run() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(text) => {
-            // One `cargo::error` is one line; Cargo ends the build by itself after it has shown them.
-            for line in text.lines() {
-                println!("cargo::error={line}");
-            }
-            ExitCode::FAILURE
+fn main() {
+    // `cargo::error` fails the build by itself. An exit status would make Cargo print this program's whole
+    // output under the message.
+    if let Err(text) = run() {
+        for line in text.lines() {
+            println!("cargo::error={line}");
         }
     }
 }

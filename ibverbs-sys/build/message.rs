@@ -3,7 +3,7 @@
 /// What is wrong, and then what to install on each of the usual distributions.
 pub(crate) fn missing(what: &str) -> String {
     format!(
-        "ibv-sys: {what}\n\
+        "{what}\n\
          ibv-sys needs rdma-core {minimum} or newer with its headers, libclang, pkg-config and a C compiler:\n\
          \x20 Debian, Ubuntu: apt install libibverbs-dev librdmacm-dev libclang-dev pkg-config gcc\n\
          \x20 Fedora, RHEL:   dnf install rdma-core-devel clang-devel pkgconf-pkg-config gcc\n\

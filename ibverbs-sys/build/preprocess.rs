@@ -36,7 +36,7 @@ pub(crate) struct Macro {
 /// What the bound headers define by `#define NAME BODY`.
 pub(crate) fn macros(plan: &Plan, features: Features) -> Result<Vec<Macro>, String> {
     let mut build = cc::Build::new();
-    build.cargo_metadata(false).includes(&plan.include).warnings(false);
+    build.cargo_metadata(false).cargo_warnings(false).includes(&plan.include).warnings(false);
     for name in &plan.define {
         build.define(name, None);
     }

@@ -80,7 +80,7 @@ pub(crate) fn render_functions(file: &syn::File) -> String {
     for name in &functions {
         let _ = writeln!(names, "    {name:?},");
         let _ = writeln!(imports, "    pub(crate) use ibv_sys::{name};");
-        let _ = writeln!(addresses, "        ({name:?}, ibv_sys::bindings::{name} as *const () as usize),");
+        let _ = writeln!(addresses, "        ({name:?}, ibv_sys::generated::{name} as *const () as usize),");
     }
     format!(
         "pub(crate) static FUNCTIONS: &[&str] = &[\n{names}];\n\

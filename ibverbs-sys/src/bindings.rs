@@ -1,4 +1,9 @@
-//! What bindgen made of the headers.
+//! What bindgen made of the headers, and the C library's types that they use.
+//!
+//! # Safety
+//!
+//! The only code in it is bindgen's: zeroing `Default`s of C structs (an integer, a pointer or an optional
+//! function may be zero), and access to arrays at the end of structs.
 #![allow(
     missing_docs,
     missing_debug_implementations,

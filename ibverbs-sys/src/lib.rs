@@ -17,10 +17,15 @@
 //!
 //! Everything is as safe as it is in C. The crate `ibv` is the safe one.
 
-#[doc(hidden)]
-pub mod bindings;
+mod bindings;
 mod compat;
 mod inline;
+
+/// All of bindgen's output, with the C versions of the functions of `inline.rs`. For this crate's tests.
+#[doc(hidden)]
+pub mod generated {
+    pub use crate::bindings::*;
+}
 
 pub use bindings::*;
 pub use compat::*;

@@ -117,7 +117,7 @@ macro_rules! twins {
 
             // That both have this type is a part of the test.
             let rust: unsafe fn(*mut $object_ty $(, $ty)*) $(-> $result)? = ibv_sys::$name;
-            let c: unsafe extern "C" fn(*mut $object_ty $(, $ty)*) $(-> $result)? = ibv_sys::bindings::$name;
+            let c: unsafe extern "C" fn(*mut $object_ty $(, $ty)*) $(-> $result)? = ibv_sys::generated::$name;
             let object = &raw mut $objects.$object;
 
             start();

@@ -26,7 +26,7 @@ struct Field {
 mod tables {
     use std::mem::offset_of;
 
-    use ibv_sys::bindings::*;
+    use ibv_sys::generated::*;
 
     use super::{Field, Type};
 

@@ -88,7 +88,7 @@ fn no_macro_is_lost() {
 #[test]
 fn the_data_path_is_rust() {
     let hot = hot();
-    // By name in `pub use inline::{…}` or `pub use inline::NAME`, which goes before the glob of `bindings`.
+    // By name in `pub use inline::{…}` or `pub use inline::NAME`, which goes before the glob of `generated`.
     let exported: BTreeSet<&str> = include_str!("../src/lib.rs")
         .split("pub use inline::")
         .skip(1)

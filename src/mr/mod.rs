@@ -45,6 +45,15 @@ pub enum Remote {}
 impl Kind for Local {}
 impl Kind for Remote {}
 
+/// A kind of region that peers may use: [`Remote`].
+#[diagnostic::on_unimplemented(
+    message = "a `{Self}` region is not for peers, and has no key to tell them",
+    label = "make it with `MemoryRegion::remote` or `pd.alloc_remote`"
+)]
+pub trait Shared: Kind {}
+
+impl Shared for Remote {}
+
 mod sealed {
     pub trait Sealed {}
     impl Sealed for super::Local {}
@@ -160,16 +169,6 @@ impl<'a, M: Buffer> MemoryRegion<'a, Remote, M> {
     ) -> Result<Self, Refused<M>> {
         Self::register(pd.into(), buffer, sys::IBV_ACCESS_LOCAL_WRITE | access.bits())
     }
-
-    /// Address, length and key, to be told to peers.
-    pub fn remote_region(&self) -> RemoteRegion {
-        RemoteRegion { addr: self.memory.start() as u64, len: self.len() as u64, rkey: self.rkey }
-    }
-
-    /// The key that peers name it by.
-    pub fn rkey(&self) -> u32 {
-        self.rkey
-    }
 }
 
 impl<'a, K: Kind, M: Buffer> MemoryRegion<'a, K, M> {
@@ -208,6 +207,22 @@ impl<'a, K: Kind, M: Buffer> MemoryRegion<'a, K, M> {
     /// The key that requests name it by.
     pub fn lkey(&self) -> u32 {
         self.lkey
+    }
+
+    /// Address, length and key, to be told to peers.
+    pub fn remote_region(&self) -> RemoteRegion
+    where
+        K: Shared,
+    {
+        RemoteRegion { addr: self.memory.start() as u64, len: self.len() as u64, rkey: self.rkey }
+    }
+
+    /// The key that peers name it by.
+    pub fn rkey(&self) -> u32
+    where
+        K: Shared,
+    {
+        self.rkey
     }
 
     /// The protection domain that it is registered in.

@@ -2,8 +2,10 @@
 //!
 //! # Safety
 //!
-//! [`MrSlice`] is an `ibv_sge` whose address and key belong to a region that lives for `'m`; only this module makes
-//! one.
+//! [`MrSlice`] is an `ibv_sge` whose address and key belong together; only this module makes one. Its lifetime spares
+//! the user requests that fail; it is not what keeps memory safe. That is the region: its key is dead before its
+//! memory is anything else, and a key that is handed out again leads to memory that is registered as well, which no
+//! Rust reference points to (see [`Posting`](crate::pd) for the one kind that is kept apart).
 
 #![expect(unsafe_code, reason = "the Safety section above")]
 
@@ -55,6 +57,37 @@ impl<'m> MrSlice<'m> {
         Ok(Self::new(self.sge.addr + at as u64, len, self.sge.lkey))
     }
 
+    /// The same part, tied to no lifetime: for an [`OwnedQp`](crate::OwnedQp) that is stored together with its
+    /// regions.
+    ///
+    /// Keeping the region until the requests are done is then the program's part. If it does not, nothing is harmed:
+    /// the key dies with the region, before its memory is freed, and such a request fails with
+    /// [`WcStatus::LOC_PROT_ERR`](crate::WcStatus::LOC_PROT_ERR) or the like.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use std::sync::Arc;
+    /// use ibv::{MemoryRegion, OwnedQp, send};
+    ///
+    /// struct Peer {
+    ///     qp: OwnedQp,
+    ///     mr: Arc<MemoryRegion<'static>>,
+    /// }
+    ///
+    /// impl Peer {
+    ///     fn greet(&self) -> Result<(), ibv::Error> {
+    ///         self.mr.write(0, b"hello")?;
+    ///         self.qp.post(send(self.mr.slice(..5)?.detach()).signaled())?;
+    ///         Ok(())
+    ///     }
+    /// }
+    /// ```
+    #[inline(always)]
+    pub fn detach(self) -> MrSlice<'static> {
+        MrSlice { sge: self.sge, _region: PhantomData }
+    }
+
     #[inline(always)]
     pub(crate) fn as_sge(&self) -> &sys::ibv_sge {
         &self.sge
@@ -79,6 +112,12 @@ impl fmt::Debug for MrSlice<'_> {
 pub struct MrU64<'m>(pub(super) MrSlice<'m>);
 
 impl<'m> MrU64<'m> {
+    /// As [`MrSlice::detach`].
+    #[inline(always)]
+    pub fn detach(self) -> MrU64<'static> {
+        MrU64(self.0.detach())
+    }
+
     #[inline(always)]
     pub(crate) fn as_slice(&self) -> &MrSlice<'m> {
         &self.0

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::attr::{Attr, Connection, UdRtrAttr, UdRtsAttr, change_of};
+use super::attr::{Attr, Connection, change_of};
 use super::change::Change;
 use super::state::{QpState, Rts, State};
 use super::transport::{Connected, Datagram, Transport};
@@ -163,17 +163,14 @@ impl<T: Connected, B: Backend> DynQueuePair<'_, T, B> {
     }
 }
 
-impl<T, B: Backend> DynQueuePair<'_, T, B>
-where
-    T: Datagram<Rtr = UdRtrAttr, Rts = UdRtsAttr>,
-{
+impl<T: Datagram, B: Backend> DynQueuePair<'_, T, B> {
     /// As [`QueuePair::activate`]: from INIT.
     ///
     /// # Errors
     ///
     /// As [`connect`](DynQueuePair::connect).
     pub fn activate(&mut self, psn: u32) -> Result<()> {
-        self.rtr_then_rts(&UdRtrAttr::new(), &UdRtsAttr::new(psn))
+        self.rtr_then_rts(&T::rtr(), &T::rts(psn))
     }
 }
 

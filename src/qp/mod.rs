@@ -8,6 +8,12 @@
 //! | `post` | posting requests |
 //! | `dynamic` | the state as a value, for struct fields |
 //! | `core` | the C object |
+//!
+//! # Safety
+//!
+//! Only that a [`QueuePair`] may be sent and shared between threads is said here.
+
+#![expect(unsafe_code, reason = "the Safety section above")]
 
 pub mod attr;
 mod builder;
@@ -120,6 +126,13 @@ pub struct QueuePair<'a, T: Transport = Rc, S: State = Rts, B: Backend = Basic> 
     _invariant: Invariant<'a>,
 }
 
+// SAFETY: the pointers in it lead to the queue pair that `core` owns and to its context, which may be used from all
+// threads; what is posted names regions and handles that may be as well. Where a backend needs to be alone, posting
+// takes `&mut`.
+unsafe impl<T: Transport, S: State, B: Backend> Send for QueuePair<'_, T, S, B> {}
+// SAFETY: as above; the provider locks the queues (a queue pair of a thread domain, where it does not, is none of these).
+unsafe impl<T: Transport, S: State, B: Backend> Sync for QueuePair<'_, T, S, B> {}
+
 /// A queue pair that shares its parents, so that it can be stored and sent.
 pub type OwnedQp<T = Rc, S = Rts, B = Basic> = QueuePair<'static, T, S, B>;
 
@@ -157,7 +170,7 @@ impl<'a, T: Transport, S: State, B: Backend> QueuePair<'a, T, S, B> {
     #[doc(alias = "ibv_query_qp")]
     pub fn query(&self) -> Result<QpAttr> {
         let (attr, init) = self.core.query()?;
-        Ok(QpAttr { attr, init })
+        Ok(QpAttr { attr, signals_all: init.sq_sig_all != 0 })
     }
 
     /// `ibv_destroy_qp`—Destroys it, which dropping does as well.
@@ -217,13 +230,18 @@ impl<T: Transport, S: State, B: Backend> fmt::Debug for QueuePair<'_, T, S, B> {
 #[derive(Clone, Copy)]
 pub struct QpAttr {
     attr: sys::ibv_qp_attr,
-    init: sys::ibv_qp_init_attr,
+    signals_all: bool,
 }
 
 impl QpAttr {
     /// Its state.
     pub fn state(&self) -> QpState {
         QpState(self.attr.qp_state)
+    }
+
+    /// Whether its send queue, stopped by [`sqd`](QueuePair::sqd), has requests under way.
+    pub fn is_draining(&self) -> bool {
+        self.attr.sq_draining != 0
     }
 
     /// The sizes of its queues.
@@ -233,7 +251,7 @@ impl QpAttr {
 
     /// Whether every send completes visibly, [signaled](crate::Send::signaled) or not.
     pub fn signals_all(&self) -> bool {
-        self.init.sq_sig_all != 0
+        self.signals_all
     }
 
     /// Its path MTU.
@@ -263,5 +281,18 @@ impl fmt::Debug for QpAttr {
             .field("state", &self.state())
             .field("caps", &self.caps())
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queue_pairs_are_sent_and_shared_between_threads() {
+        fn all<Q: Send + Sync>() {}
+        all::<OwnedQp>();
+        all::<OwnedQp<Ud, state::Reset, Extended>>();
+        all::<DynQueuePair<'static, Uc>>();
     }
 }

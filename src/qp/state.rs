@@ -73,6 +73,13 @@ pub trait CanPostSend: State {}
 )]
 pub trait CanFail: State {}
 
+/// The state `Target` itself: what a transition starts from.
+#[diagnostic::on_unimplemented(
+    message = "this step starts from state `{Target}`, and the queue pair is in `{Self}`",
+    label = "bring it to `{Target}` first; `qp.reset()?` leads back to `Reset` from every state"
+)]
+pub trait Is<Target: State>: State {}
+
 macro_rules! states {
     ($($(#[doc = $doc:literal])+ $state:ident = $value:ident: $($can:ident),*;)*) => {
         $(
@@ -85,6 +92,7 @@ macro_rules! states {
             }
 
             impl sealed::Sealed for $state {}
+            impl Is<$state> for $state {}
 
             $(impl $can for $state {})*
         )*

@@ -6,12 +6,10 @@ use std::marker::PhantomData;
 
 use super::attr::{Connection, change_of};
 use super::change::Change;
-use super::state::{CanFail, Error, Init, QpState, Reset, Rtr, Rts, Sqd, State};
+use super::state::{CanFail, Error, Init, Is, QpState, Reset, Rtr, Rts, Sqd, State};
 use super::transport::{Connected, Datagram, Transport};
 use super::{Backend, QueuePair};
 use crate::error::{Refused, Result, TransitionError};
-use crate::qp::attr::UdRtrAttr;
-use crate::qp::attr::UdRtsAttr;
 
 /// The queue pair in its new state, or as it was.
 type Moved<'a, T, From, To, B> = Result<QueuePair<'a, T, To, B>, TransitionError<QueuePair<'a, T, From, B>>>;
@@ -59,27 +57,29 @@ impl<'a, T: Transport, S: State, B: Backend> QueuePair<'a, T, S, B> {
     {
         self.go(Change::default())
     }
-}
 
-impl<'a, T: Transport, B: Backend> QueuePair<'a, T, Reset, B> {
     /// `ibv_modify_qp`, RESET → INIT—Binds it to a port. From now on receives can be posted.
     ///
     /// # Errors
     ///
     /// [`TransitionError`] with the queue pair as it was: [`Error::Verb`](crate::Error::Verb) with EINVAL if there is
     /// no such port or P_Key, EPERM for a Q_Key with its top bit set and no CAP_NET_RAW.
-    pub fn init(self, attr: T::Init) -> Moved<'a, T, Reset, Init, B> {
+    pub fn init(self, attr: T::Init) -> Moved<'a, T, S, Init, B>
+    where
+        S: Is<Reset>,
+    {
         self.go(change_of(&attr))
     }
-}
 
-impl<'a, T: Transport, B: Backend> QueuePair<'a, T, Init, B> {
     /// `ibv_modify_qp`, INIT → INIT—Changes attributes.
     ///
     /// # Errors
     ///
     /// [`Error::Verb`](crate::Error::Verb) as [`init`](QueuePair::init).
-    pub fn modify_init(&mut self, attr: &T::InitModify) -> Result<()> {
+    pub fn modify_init(&mut self, attr: &T::InitModify) -> Result<()>
+    where
+        S: Is<Init>,
+    {
         self.stay(change_of(attr))
     }
 
@@ -90,16 +90,142 @@ impl<'a, T: Transport, B: Backend> QueuePair<'a, T, Init, B> {
     /// [`TransitionError`] with the queue pair as it was: [`Error::Limit`](crate::Error::Limit) for a value out of its
     /// range; [`Error::Verb`](crate::Error::Verb) with EINVAL if the path is wrong (RoCE needs a GRH, and the port of
     /// `init`) or its MTU larger than the port's.
-    pub fn rtr(self, attr: T::Rtr) -> Moved<'a, T, Init, Rtr, B> {
+    pub fn rtr(self, attr: T::Rtr) -> Moved<'a, T, S, Rtr, B>
+    where
+        S: Is<Init>,
+    {
         self.go(change_of(&attr))
     }
 
     /// Both steps, or back to `Reset`.
-    fn rtr_then_rts(self, rtr: T::Rtr, rts: T::Rts) -> Activated<'a, T, B> {
+    fn rtr_then_rts(self, rtr: T::Rtr, rts: T::Rts) -> Activated<'a, T, B>
+    where
+        S: Is<Init>,
+    {
         match self.rtr(rtr) {
             Ok(qp) => qp.rts(rts).map_err(back_to_reset),
             Err(refused) => Err(back_to_reset(refused)),
         }
+    }
+
+    /// INIT → RTR → RTS—Connects it to its peer, which does the same.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`rtr`](Self::rtr) and [`rts`](QueuePair::rts). The queue pair comes back in `Reset`: all receives
+    /// posted on it are forgotten. It is lost (`None`) only if the device refuses the reset too.
+    pub fn connect(self, connection: &Connection) -> Activated<'a, T, B>
+    where
+        S: Is<Init>,
+        T: Connected,
+    {
+        match T::rtr(connection) {
+            Ok(rtr) => self.rtr_then_rts(rtr, T::rts(connection)),
+            Err(error) => Err(back_to_reset(Refused::new(self, error))),
+        }
+    }
+
+    /// INIT → RTR → RTS—Makes a datagram queue pair ready; its first packet has `psn`.
+    ///
+    /// # Errors
+    ///
+    /// As [`connect`](QueuePair::connect).
+    pub fn activate(self, psn: u32) -> Activated<'a, T, B>
+    where
+        S: Is<Init>,
+        T: Datagram,
+    {
+        self.rtr_then_rts(T::rtr(), T::rts(psn))
+    }
+
+    /// `ibv_modify_qp`, RTR → RTS—Ready to send.
+    ///
+    /// # Errors
+    ///
+    /// [`TransitionError`] with the queue pair as it was: [`Error::Limit`](crate::Error::Limit) for a value out of its
+    /// range; [`Error::Verb`](crate::Error::Verb) with EINVAL if the device can't have so many READs and atomics under
+    /// way.
+    pub fn rts(self, attr: T::Rts) -> Moved<'a, T, S, Rts, B>
+    where
+        S: Is<Rtr>,
+    {
+        self.go(change_of(&attr))
+    }
+
+    /// `ibv_modify_qp`, RTS → RTS—Changes attributes.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Verb`](crate::Error::Verb) with EINVAL.
+    pub fn modify(&mut self, attr: &T::RtsModify) -> Result<()>
+    where
+        S: Is<Rts>,
+    {
+        self.stay(change_of(attr))
+    }
+
+    /// `ibv_modify_qp`, RTS → SQD—Lets the send queue run dry: what has started goes on, what has not waits.
+    ///
+    /// With `notify`, the context raises `IBV_EVENT_SQ_DRAINED` when nothing is under way any more;
+    /// [`QpAttr::is_draining`](crate::QpAttr::is_draining) tells as well. Until then the device may refuse to
+    /// [change](Self::modify_drained), [resume](Self::resume) or [reset](Self::reset) it.
+    ///
+    /// # Errors
+    ///
+    /// [`TransitionError`] with the queue pair as it was.
+    pub fn sqd(self, notify: bool) -> Moved<'a, T, S, Sqd, B>
+    where
+        S: Is<Rts>,
+    {
+        let mut change = Change::default();
+        change.notify_when_drained(notify);
+        self.go(change)
+    }
+
+    /// `ibv_modify_qp`, SQE → RTS—Goes on after a failed send on UC or UD, where the device stops the send queue alone.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Invalid`](crate::Error::Invalid) if it is in another state; [`Error::Verb`](crate::Error::Verb).
+    pub fn resume_after_send_error(&mut self) -> Result<()>
+    where
+        S: Is<Rts>,
+    {
+        // some drivers (rxe) believe the current state that they are told, and would revive a dead queue pair
+        let state = self.query()?.state();
+        if state != QpState::SQE {
+            return Err(crate::Error::invalid("the queue pair's state", state, "SQE, after a failed send"));
+        }
+        let mut change = Change::default();
+        // on RC it never happens, and the kernel's table has no attribute for it
+        if T::QP_TYPE != ibv_sys::IBV_QPT_RC {
+            change.current_state(QpState::SQE);
+        }
+        self.core.modify(QpState::SQE, QpState::RTS, change)
+    }
+
+    /// `ibv_modify_qp`, SQD → SQD—Changes attributes of the drained queue pair, such as the path.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Verb`](crate::Error::Verb) with EINVAL, also if it is not drained yet.
+    pub fn modify_drained(&mut self, attr: &T::SqdModify) -> Result<()>
+    where
+        S: Is<Sqd>,
+    {
+        self.stay(change_of(attr))
+    }
+
+    /// `ibv_modify_qp`, SQD → RTS—Lets the send queue go on.
+    ///
+    /// # Errors
+    ///
+    /// [`TransitionError`] with the queue pair as it was.
+    pub fn resume(self, attr: T::RtsModify) -> Moved<'a, T, S, Rts, B>
+    where
+        S: Is<Sqd>,
+    {
+        self.go(change_of(&attr))
     }
 }
 
@@ -116,105 +242,4 @@ fn back_to_reset<'a, T: Transport, S: State, B: Backend>(
         }
     });
     Refused::new(reset, error)
-}
-
-impl<'a, T: Connected, B: Backend> QueuePair<'a, T, Init, B> {
-    /// INIT → RTR → RTS—Connects it to its peer, which does the same.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`rtr`](Self::rtr) and [`rts`](QueuePair::rts). The queue pair comes back in `Reset`: all receives
-    /// posted on it are forgotten. It is lost (`None`) only if the device refuses the reset too.
-    pub fn connect(self, connection: &Connection) -> Activated<'a, T, B> {
-        match T::rtr(connection) {
-            Ok(rtr) => self.rtr_then_rts(rtr, T::rts(connection)),
-            Err(error) => Err(back_to_reset(Refused::new(self, error))),
-        }
-    }
-}
-
-impl<'a, T, B: Backend> QueuePair<'a, T, Init, B>
-where
-    T: Datagram<Rtr = UdRtrAttr, Rts = UdRtsAttr>,
-{
-    /// INIT → RTR → RTS—Makes a datagram queue pair ready; its first packet has `psn`.
-    ///
-    /// # Errors
-    ///
-    /// As [`connect`](QueuePair::connect).
-    pub fn activate(self, psn: u32) -> Activated<'a, T, B> {
-        self.rtr_then_rts(UdRtrAttr::new(), UdRtsAttr::new(psn))
-    }
-}
-
-impl<'a, T: Transport, B: Backend> QueuePair<'a, T, Rtr, B> {
-    /// `ibv_modify_qp`, RTR → RTS—Ready to send.
-    ///
-    /// # Errors
-    ///
-    /// [`TransitionError`] with the queue pair as it was: [`Error::Limit`](crate::Error::Limit) for a value out of its
-    /// range; [`Error::Verb`](crate::Error::Verb) with EINVAL if the device can't have so many READs and atomics under
-    /// way.
-    pub fn rts(self, attr: T::Rts) -> Moved<'a, T, Rtr, Rts, B> {
-        self.go(change_of(&attr))
-    }
-}
-
-impl<'a, T: Transport, B: Backend> QueuePair<'a, T, Rts, B> {
-    /// `ibv_modify_qp`, RTS → RTS—Changes attributes.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Verb`](crate::Error::Verb) with EINVAL.
-    pub fn modify(&mut self, attr: &T::RtsModify) -> Result<()> {
-        self.stay(change_of(attr))
-    }
-
-    /// `ibv_modify_qp`, RTS → SQD—Lets the send queue run dry: what has started goes on, what has not waits.
-    ///
-    /// With `notify`, the context raises `IBV_EVENT_SQ_DRAINED` when nothing is under way any more.
-    ///
-    /// # Errors
-    ///
-    /// [`TransitionError`] with the queue pair as it was.
-    pub fn sqd(self, notify: bool) -> Moved<'a, T, Rts, Sqd, B> {
-        let mut change = Change::default();
-        change.notify_when_drained(notify);
-        self.go(change)
-    }
-
-    /// `ibv_modify_qp`, SQE → RTS—Goes on after a failed send on UC or UD, where the device stops the send queue alone.
-    /// [`query`](Self::query) tells whether it has.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Verb`](crate::Error::Verb) with EINVAL if it is in another state.
-    pub fn resume_after_send_error(&mut self) -> Result<()> {
-        let mut change = Change::default();
-        // on RC it never happens, and the kernel's table has no attribute for it
-        if T::QP_TYPE != ibv_sys::IBV_QPT_RC {
-            change.current_state(QpState::SQE);
-        }
-        self.core.modify(QpState::SQE, QpState::RTS, change)
-    }
-}
-
-impl<'a, T: Transport, B: Backend> QueuePair<'a, T, Sqd, B> {
-    /// `ibv_modify_qp`, SQD → SQD—Changes attributes of the drained queue pair, such as the path.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Verb`](crate::Error::Verb) with EINVAL, also if it is not drained yet.
-    pub fn modify_drained(&mut self, attr: &T::SqdModify) -> Result<()> {
-        self.stay(change_of(attr))
-    }
-
-    /// `ibv_modify_qp`, SQD → RTS—Lets the send queue go on.
-    ///
-    /// # Errors
-    ///
-    /// [`TransitionError`] with the queue pair as it was.
-    pub fn resume(self, attr: T::RtsModify) -> Moved<'a, T, Sqd, Rts, B> {
-        self.go(change_of(&attr))
-    }
 }

@@ -52,7 +52,12 @@ pub trait Connected: Transport {
     message = "a {Self} queue pair is connected to one peer, and cannot send elsewhere",
     label = "leave out `.to(..)`; datagrams need a `QueuePair<Ud>`, which goes to `Rts` by `activate`"
 )]
-pub trait Datagram: Transport {}
+pub trait Datagram: Transport {
+    #[doc(hidden)]
+    fn rtr() -> Self::Rtr;
+    #[doc(hidden)]
+    fn rts(psn: u32) -> Self::Rts;
+}
 
 /// A transport with RDMA WRITE.
 #[diagnostic::on_unimplemented(
@@ -164,4 +169,12 @@ impl Transport for Ud {
     type SqdModify = UdSqdAttr;
 }
 
-impl Datagram for Ud {}
+impl Datagram for Ud {
+    fn rtr() -> UdRtrAttr {
+        UdRtrAttr::new()
+    }
+
+    fn rts(psn: u32) -> UdRtsAttr {
+        UdRtsAttr::new(psn)
+    }
+}

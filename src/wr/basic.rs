@@ -184,28 +184,26 @@ pub(crate) unsafe fn post_send<'a, T: Transport, R: SendRequest<'a, T>>(
     let (mut wr, mut sge) = (MaybeUninit::uninit(), MaybeUninit::uninit());
     request.encode(Slot { wr: &mut wr, data: OnStack(&mut sge), limits })?;
     // SAFETY: one encoded request, whose elements live until this function returns; the rest by the caller's promise.
-    unsafe { post_send_list(qp, wr.as_mut_ptr(), 1) }
+    unsafe { post_send_list(qp, wr.as_mut_ptr(), 1, size_of::<sys::ibv_send_wr>()) }
 }
 
 /// `ibv_post_send` of a list.
 ///
 /// # Safety
 ///
-/// As [`post_send`]; `first` heads a list of `count` encoded requests that stand in order in one array.
+/// As [`post_send`]; `first` heads a list of `count` encoded requests that stand in order, `stride` bytes
+/// apart.
 #[inline(always)]
 pub(super) unsafe fn post_send_list(
     qp: NonNull<sys::ibv_qp>,
     first: *mut sys::ibv_send_wr,
     count: usize,
+    stride: usize,
 ) -> Result<(), PostError> {
     let mut bad = null_mut();
     // SAFETY: by the caller's promise; `bad` is ours.
     let result = unsafe { sys::ibv_post_send(qp.as_ptr(), first, &raw mut bad) };
-    if result == 0 {
-        Ok(())
-    } else {
-        Err(refused(result, bad.addr(), first.addr(), count, size_of::<sys::ibv_send_wr>()))
-    }
+    if result == 0 { Ok(()) } else { Err(refused(result, bad.addr(), first.addr(), count, stride)) }
 }
 
 /// `ibv_post_recv` of one request.
@@ -224,7 +222,7 @@ pub(crate) unsafe fn post_recv<'a, D: Scatter<'a>>(
     limits.recv_sges(sges.len())?;
     let mut wr = recv_wr(id, sges);
     // SAFETY: one request, whose elements live until this function returns; the rest by the caller's promise.
-    unsafe { post_recv_list(qp, &raw mut wr, 1) }
+    unsafe { post_recv_list(qp, &raw mut wr, 1, size_of::<sys::ibv_recv_wr>()) }
 }
 
 /// The C form of a receive; `sges` must live until it was posted.
@@ -248,15 +246,12 @@ pub(super) unsafe fn post_recv_list(
     qp: NonNull<sys::ibv_qp>,
     first: *mut sys::ibv_recv_wr,
     count: usize,
+    stride: usize,
 ) -> Result<(), PostError> {
     let mut bad = null_mut();
     // SAFETY: by the caller's promise; `bad` is ours.
     let result = unsafe { sys::ibv_post_recv(qp.as_ptr(), first, &raw mut bad) };
-    if result == 0 {
-        Ok(())
-    } else {
-        Err(refused(result, bad.addr(), first.addr(), count, size_of::<sys::ibv_recv_wr>()))
-    }
+    if result == 0 { Ok(()) } else { Err(refused(result, bad.addr(), first.addr(), count, stride)) }
 }
 
 /// How far a refused list got: `bad` is the address of the first request that was not posted, if the provider set it.

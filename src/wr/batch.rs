@@ -243,7 +243,9 @@ impl<'l, 'a, T: Transport, const S: usize> Batch<'l, 'a, T, S> {
     pub fn submit(mut self) -> Result<(), PostError> {
         match self.list.finish() {
             // SAFETY: `new`'s promise; the list was encoded by `push`, in one array of cells of this stride.
-            Some(first) => unsafe { post_send_list(self.qp, first, self.list.len()) },
+            Some(first) => unsafe {
+                post_send_list(self.qp, first, self.list.len(), size_of::<Cell<sys::ibv_send_wr, S>>())
+            },
             None => Ok(()),
         }
     }
@@ -308,7 +310,9 @@ impl<'l, 'a, const S: usize> RecvBatch<'l, 'a, S> {
     pub fn submit(mut self) -> Result<(), PostError> {
         match self.list.finish() {
             // SAFETY: as in `Batch::submit`.
-            Some(first) => unsafe { post_recv_list(self.qp, first, self.list.len()) },
+            Some(first) => unsafe {
+                post_recv_list(self.qp, first, self.list.len(), size_of::<Cell<sys::ibv_recv_wr, S>>())
+            },
             None => Ok(()),
         }
     }

@@ -89,6 +89,6 @@ impl Limits {
     /// A provider takes any `ibv_ah` for one of its own, so another context's must not get there.
     #[inline(always)]
     pub(super) fn address(&self, to: &Address<'_>) -> Result<(), PostError> {
-        if to.context == self.context { Ok(()) } else { Err(PostError::OtherContext) }
+        if to.ah.context_ptr() == self.context { Ok(()) } else { Err(PostError::OtherContext) }
     }
 }

@@ -3,10 +3,12 @@
 //! # Safety
 //!
 //! A [`Prepared`] owns a request in C's form and all that it points to but the registered memory: its elements and
-//! inline bytes are on the heap and never change or move. What it names lives for `'a`, like that of any post.
+//! inline bytes are in `Vec`s (not boxes: moving one of those would claim that nothing else points into it), which
+//! never change. What it names lives for `'a`, like that of any post.
 
 #![expect(unsafe_code, reason = "the Safety section above")]
 
+use std::cell::UnsafeCell;
 use std::fmt;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
@@ -25,7 +27,8 @@ use crate::qp::{Invariant, Transport};
 ///
 /// Each post sends what the regions hold then; inline data is that of the preparation.
 pub struct Prepared<'a, T: Transport> {
-    wr: Box<MaybeUninit<sys::ibv_send_wr>>,
+    /// A cell, since the provider is given it as mutable.
+    wr: UnsafeCell<MaybeUninit<sys::ibv_send_wr>>,
     context: *mut sys::ibv_context,
     _keep: Keep,
     _of: PhantomData<T>,
@@ -35,13 +38,13 @@ pub struct Prepared<'a, T: Transport> {
 /// What the request points to.
 #[derive(Default)]
 struct Keep {
-    sges: Box<[sys::ibv_sge]>,
-    bytes: Box<[u8]>,
+    sges: Vec<sys::ibv_sge>,
+    bytes: Vec<u8>,
 }
 
 impl Elements for &mut Keep {
     fn one(self, sge: &sys::ibv_sge) -> *const sys::ibv_sge {
-        self.sges = [*sge].into();
+        self.sges = vec![*sge];
         self.sges.as_ptr()
     }
 
@@ -63,17 +66,23 @@ unsafe impl<T: Transport> Sync for Prepared<'_, T> {}
 
 impl<'a, T: Transport> Prepared<'a, T> {
     pub(crate) fn new<R: SendRequest<'a, T>>(limits: &Limits, request: &R) -> Result<Self, PostError> {
-        let mut wr = Box::new(MaybeUninit::uninit());
+        let mut wr = MaybeUninit::uninit();
         let mut keep = Keep::default();
         request.encode(Slot { wr: &mut wr, data: &mut keep, limits })?;
-        Ok(Self { wr, context: limits.context, _keep: keep, _of: PhantomData, _invariant: PhantomData })
+        Ok(Self {
+            wr: UnsafeCell::new(wr),
+            context: limits.context,
+            _keep: keep,
+            _of: PhantomData,
+            _invariant: PhantomData,
+        })
     }
 
     /// From the next post on, its completions carry this id.
     #[inline(always)]
     pub fn set_id(&mut self, id: u64) {
         // SAFETY: a field of the struct that `wr` has room for.
-        unsafe { (&raw mut (*self.wr.as_mut_ptr()).wr_id).write(id) };
+        unsafe { (&raw mut (*self.wr.get_mut().as_mut_ptr()).wr_id).write(id) };
     }
 
     /// # Safety
@@ -86,7 +95,7 @@ impl<'a, T: Transport> Prepared<'a, T> {
             return Err(PostError::OtherContext);
         }
         // SAFETY: one encoded request with its elements, which live as long as `self`; providers do not write it.
-        unsafe { post_send_list(qp, self.wr.as_ptr().cast_mut(), 1) }
+        unsafe { post_send_list(qp, self.wr.get().cast(), 1, size_of::<sys::ibv_send_wr>()) }
     }
 }
 

@@ -87,11 +87,11 @@ request! {
     Send<D> { data: D, imm: Option<u32> }
 }
 request! {
-    /// An RDMA WRITE, made by [`write`] or [`write_imm`].
+    /// An RDMA WRITE, made by [`write()`] or [`write_imm`].
     Write<D> { data: D, to: RemoteSlice, imm: Option<u32> }
 }
 request! {
-    /// An RDMA READ, made by [`read`].
+    /// An RDMA READ, made by [`read()`].
     Read<D> { into: D, from: RemoteSlice }
 }
 request! {
@@ -153,7 +153,6 @@ pub fn fetch_add(into: MrU64<'_>, at: RemoteU64, add: u64) -> FetchAdd<MrU64<'_>
 #[derive(Clone, Copy, Debug)]
 pub struct Address<'a> {
     pub(super) ah: &'a AddressHandle<'a>,
-    pub(super) context: *mut sys::ibv_context,
     pub(super) qpn: u32,
     pub(super) qkey: u32,
 }
@@ -172,7 +171,7 @@ impl<D> Send<D> {
     /// On UD: to queue pair `qpn` at `ah`, which accepts datagrams with its own `qkey` alone.
     #[inline(always)]
     pub fn to<'a>(self, ah: &'a AddressHandle<'a>, qpn: u32, qkey: u32) -> SendTo<'a, D> {
-        SendTo { send: self, to: Address { ah, context: ah.pd().context().as_ptr(), qpn, qkey } }
+        SendTo { send: self, to: Address { ah, qpn, qkey } }
     }
 }
 

@@ -1,15 +1,17 @@
 //! `cargo xtask COMMAND`: what a developer of `ibv` runs. It builds without any system package, because installing
 //! those is one of its jobs.
 
+mod cargo;
 mod kernel;
+mod pingpong;
 mod program;
+mod run;
 mod setup;
 mod shell;
 mod test;
 mod vm;
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 const HELP: &str = "\
@@ -28,6 +30,7 @@ fn main() -> ExitCode {
     let rest: Vec<OsString> = arguments.collect();
     let result = match command.to_str() {
         Some("setup") => setup::command(rest),
+        Some("pingpong") => pingpong::command(rest),
         Some("test") => test::command(rest),
         Some("vm") => vm::command(rest),
         Some("--help" | "-h" | "help") => {
@@ -43,12 +46,4 @@ fn main() -> ExitCode {
         eprintln!("xtask: {error:#}");
         ExitCode::FAILURE
     })
-}
-
-/// The folder of the workspace.
-fn workspace() -> PathBuf {
-    // Cargo tells where the sources are now; the path seen when compiling may be another one.
-    let manifest = std::env::var_os("CARGO_MANIFEST_DIR")
-        .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
-    manifest.parent().map_or(manifest.clone(), Path::to_path_buf)
 }

@@ -99,10 +99,16 @@ pub(super) const NEEDS: &[Need] = &[
         dnf: &["util-linux"],
     },
     Need {
-        what: "xz and zstd, for compressed kernel modules (vm)",
+        what: "xz, for compressed kernels (vm)",
         probe: Probe::Program(&["xz"]),
-        apt: &["xz-utils", "zstd"],
-        dnf: &["xz", "zstd"],
+        apt: &["xz-utils"],
+        dnf: &["xz"],
+    },
+    Need {
+        what: "zstd, for compressed kernels (vm)",
+        probe: Probe::Program(&["zstd"]),
+        apt: &["zstd"],
+        dnf: &["zstd"],
     },
     Need {
         what: "rdma-core (test)",

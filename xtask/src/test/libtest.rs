@@ -20,6 +20,7 @@ pub(super) fn read(target: &str, out: &str, err: &str, end: Result<(), String>) 
     let mut suites = Suites::default();
     out.lines().for_each(|line| suites.read(line));
     let finished = suites.begun == suites.ended;
+    let open = suites.open.take().map_or_else(String::new, |test| format!(" (in {test})"));
     let mut report = suites.report();
     for line in out.lines().chain(err.lines()) {
         if let Some((_, test)) = line.split_once(SKIP_MARK) {
@@ -30,10 +31,10 @@ pub(super) fn read(target: &str, out: &str, err: &str, end: Result<(), String>) 
     }
     match end {
         Ok(()) if suites.begun == 0 => report.passed += 1,
-        Ok(()) if !finished => report.failed.push(format!("{target}: ended before its tests did")),
+        Ok(()) if !finished => report.failed.push(format!("{target}: ended before its tests did{open}")),
         // A failed test makes the program fail too.
         Err(_) if finished && !report.failed.is_empty() => {}
-        Err(how) => report.failed.push(format!("{target}: {how}")),
+        Err(how) => report.failed.push(format!("{target}: {how}{open}")),
         Ok(()) => {}
     }
     report
@@ -52,6 +53,8 @@ struct Suites {
     failures: Vec<String>,
     ignored: Vec<String>,
     in_list_of_failures: bool,
+    /// The test that has begun but has no verdict yet.
+    open: Option<String>,
 }
 
 impl Suites {
@@ -63,14 +66,17 @@ impl Suites {
         } else if let Some((name, verdict)) =
             line.strip_prefix("test ").and_then(|rest| rest.split_once(" ... "))
         {
-            match verdict.strip_prefix("ignored") {
-                Some(reason) => self.ignored.push(format!("{name}: ignored{reason}")),
-                None if verdict == "FAILED" => self.fails(name),
-                None => self.ok += u32::from(verdict == "ok"),
+            self.open = None;
+            match (verdict, verdict.strip_prefix("ignored")) {
+                (_, Some(reason)) => self.ignored.push(format!("{name}: ignored{reason}")),
+                ("ok", _) => self.ok += 1,
+                ("FAILED", _) => self.fails(name),
+                _ => self.open = Some(name.to_owned()),
             }
         } else if let Some(counts) = line.strip_prefix("test result: ") {
             self.ended += 1;
             self.ok = 0;
+            self.open = None;
             self.passed += count(counts, "passed");
             self.failed += count(counts, "failed") as usize;
         } else if is_suite(line) {
@@ -160,9 +166,9 @@ test result: FAILED. 2 passed; 1 failed; 2 ignored; 0 measured; 0 filtered out; 
     fn a_crash_is_a_failure_beside_what_passed() {
         let out = "running 2 tests\ntest a ... ok\ntest b ... ";
         let report = read("t", out, "", Err("signal 11".into()));
-        assert_eq!((report.passed, report.failed), (1, names(&["t: signal 11"])));
+        assert_eq!((report.passed, report.failed), (1, names(&["t: signal 11 (in b)"])));
         let report = read("t", out, "", Ok(()));
-        assert_eq!(report.failed, names(&["t: ended before its tests did"]));
+        assert_eq!(report.failed, names(&["t: ended before its tests did (in b)"]));
     }
 
     #[test]

@@ -6,15 +6,14 @@
 //! | vm | `vm_*` | in a guest with `rxe0`, one guest for each program, so that a panic costs only that one |
 //! | hca | `vm_*` | here, on the device that `IBV_TEST_DEVICE` names |
 
-mod host;
 mod libtest;
 mod summary;
-pub(crate) mod targets;
+mod targets;
 
 use crate::kernel::{self, Kernel};
-use crate::{setup, vm};
+use crate::run::{self, Tee};
+use crate::{cargo, setup, vm};
 use anyhow::Result;
-use host::Tee;
 use libtest::Report;
 use std::ffi::OsString;
 use std::io;
@@ -114,7 +113,7 @@ fn unit(built: &Built, selection: &Selection, summary: &mut Summary) -> Result<(
         summary.0.push(run_here("unit", &program.name, program.command())?);
     }
     if selection.has_name("doctests") {
-        let mut command = targets::cargo();
+        let mut command = cargo::cargo();
         command.args(["test", "--workspace", "--all-features", "--doc", "--no-fail-fast"]);
         summary.0.push(run_here("unit", "doctests", command)?);
     }
@@ -139,7 +138,7 @@ fn run_here(tier: &str, name: &str, mut command: Command) -> Result<Row> {
     println!("\n== {tier}: {name}");
     let started = Instant::now();
     let (mut out, mut err) = (Tee::new(io::stdout()), Tee::new(io::stderr()));
-    let end = host::run(&mut command, HOST_LIMIT, &mut out, &mut err)?;
+    let end = run::run(&mut command, HOST_LIMIT, &mut out, &mut err)?;
     let report = libtest::read(name, &out.text(), &err.text(), end);
     Ok(Row { tier: tier.to_owned(), target: name.to_owned(), report, took: started.elapsed() })
 }

@@ -1,11 +1,12 @@
 //! The test programs of the workspace: built by Cargo, run by us, because some of them run elsewhere.
 
+use crate::cargo;
 use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 /// What begins the names of the test targets that need an RDMA device.
@@ -44,44 +45,12 @@ pub(super) struct Wishes {
 
 /// Builds everything that `cargo test` runs, and the examples.
 pub(super) fn build() -> Result<Built> {
-    let mut command = cargo();
-    command.args([
-        "test",
-        "--workspace",
-        "--all-features",
-        "--no-run",
-        "--message-format=json-render-diagnostics",
-    ]);
-    let output =
-        command.stdin(Stdio::null()).stderr(Stdio::inherit()).output().context("cannot run cargo")?;
-    if !output.status.success() {
-        bail!("the tests do not build");
-    }
     let mut built = Built::default();
-    for line in String::from_utf8_lossy(&output.stdout).lines() {
-        let message: Value = serde_json::from_str(line).context("cannot read cargo's messages")?;
-        built.add(&message);
-    }
+    let messages = cargo::messages(&["test", "--workspace", "--all-features", "--no-run"])?;
+    messages.iter().for_each(|message| built.add(message));
     // Cargo reports in the order in which it happened to finish.
     built.programs.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(built)
-}
-
-/// Cargo, in the workspace's folder, without what `cargo run` set for us.
-pub(crate) fn cargo() -> Command {
-    let mut command = bare(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.current_dir(crate::workspace());
-    command
-}
-
-fn bare(program: impl AsRef<OsStr>) -> Command {
-    let mut command = Command::new(program);
-    for (name, _) in std::env::vars_os() {
-        if crate::vm::is_about_xtask(&name) {
-            command.env_remove(name);
-        }
-    }
-    command
 }
 
 impl Built {
@@ -124,7 +93,7 @@ impl Program {
 
     /// Runs it as Cargo would.
     pub(super) fn command(&self) -> Command {
-        let mut command = bare(&self.file);
+        let mut command = cargo::bare(&self.file);
         command.current_dir(&self.folder).envs(self.environment());
         command
     }

@@ -10,11 +10,11 @@ mod qemu;
 mod stream;
 
 use crate::kernel::{self, Kernel};
-use crate::program;
 use crate::shell::push_quoted;
+use crate::{cargo, program};
 use anyhow::{Context as _, Result, bail};
 use qemu::{Channels, Qemu};
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, Read as _, Write};
 use std::os::unix::net::UnixStream;
@@ -137,18 +137,10 @@ pub(crate) fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
 /// What a command in the guest gets of our environment: all but what Cargo set for xtask itself.
 pub(crate) fn environment() -> Vec<(OsString, OsString)> {
     let mut variables: Vec<_> = std::env::vars_os()
-        .filter(|(name, _)| !is_about_xtask(name) && name != "PATH" && name != "OLDPWD")
+        .filter(|(name, _)| !cargo::is_about_xtask(name) && name != "PATH" && name != "OLDPWD")
         .collect();
     variables.push(("PATH".into(), program::search_path()));
     variables
-}
-
-/// Whether `cargo run` sets this variable to tell a program about its own package.
-pub(crate) fn is_about_xtask(name: &OsStr) -> bool {
-    let name = name.to_string_lossy();
-    ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_", "CARGO_CRATE_", "CARGO_PRIMARY_"]
-        .iter()
-        .any(|prefix| name.starts_with(prefix))
 }
 
 impl Ended {
@@ -207,12 +199,10 @@ pub(crate) fn run(job: &Job, out: &mut (dyn Write + Send), err: &mut (dyn Write 
     let (settings, script) = (settings(job, &marker), script(job));
     let files = [("guest.sh", GUEST), ("settings", settings.as_slice()), ("command", script.as_slice())];
     let initrd = initrd::build(&job.kernel, &files)?;
-    // KVM is there on many machines where it can't boot a guest (nested ones), so it is only used on request.
-    let accelerator = std::env::var("IBV_VM_ACCEL").unwrap_or_else(|_| "tcg".into());
 
     let started = Instant::now();
     let (qemu, Channels { console, control, out: from_out, err: from_err }) =
-        Qemu::start(&job.kernel, &initrd, &accelerator)?;
+        Qemu::start(&job.kernel, &initrd, &accelerator())?;
     let (log, (sender, events)) = (Mutex::new(Vec::new()), channel());
     let marker = format!("\x01{marker}").into_bytes();
     let (boot, how) = thread::scope(|scope| {
@@ -231,6 +221,17 @@ pub(crate) fn run(job: &Job, out: &mut (dyn Write + Send), err: &mut (dyn Write 
     let log = log.into_inner().unwrap_or_else(PoisonError::into_inner);
     let kernel_log = String::from_utf8_lossy(&log).replace('\r', "");
     Ok(Ended { boot, how, kernel_log })
+}
+
+/// QEMU's name of what runs the guest's code.
+fn accelerator() -> String {
+    // KVM is there on many machines where it can't boot a guest (nested ones), so it is only used on request.
+    std::env::var("IBV_VM_ACCEL").unwrap_or_else(|_| "tcg".into())
+}
+
+/// Whether the guest's code is emulated, so that its times say nothing.
+pub(crate) fn is_emulated() -> bool {
+    accelerator() == "tcg"
 }
 
 fn supervise(events: &Receiver<Event>, started: Instant, timeout: Duration) -> (Option<Duration>, How) {

@@ -7,18 +7,18 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// Passes on what is written and keeps it.
-pub(super) struct Tee<W> {
+pub(crate) struct Tee<W> {
     to: W,
     kept: Vec<u8>,
 }
 
 impl<W: Write> Tee<W> {
-    pub(super) fn new(to: W) -> Self {
+    pub(crate) fn new(to: W) -> Self {
         Self { to, kept: Vec::new() }
     }
 
     /// All that was written.
-    pub(super) fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         String::from_utf8_lossy(&self.kept).into_owned()
     }
 }
@@ -36,7 +36,7 @@ impl<W: Write> Write for Tee<W> {
 }
 
 /// Runs `command` for at most `timeout`; Err in the inner result says how it failed.
-pub(super) fn run(
+pub(crate) fn run(
     command: &mut Command,
     timeout: Duration,
     out: &mut (dyn Write + Send),
