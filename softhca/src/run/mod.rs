@@ -198,6 +198,9 @@ pub(crate) fn uverbs(ctx: u32, arg: *mut c_void) -> c_int {
     match done {
         Some(Ok(())) => {
             pump::wrap(attrs);
+            if pump::take_pending() {
+                pump::pump();
+            }
             0
         }
         Some(Err(e)) => e,

@@ -36,6 +36,11 @@ pub(crate) fn pump() {
     }
 }
 
+/// Whether somebody left work to whoever held the lock.
+pub(crate) fn take_pending() -> bool {
+    PENDING.load(Ordering::Acquire) && PENDING.swap(false, Ordering::AcqRel)
+}
+
 /// Polls in a row that found nothing.
 static IN_VAIN: AtomicUsize = AtomicUsize::new(0);
 

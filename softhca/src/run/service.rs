@@ -60,7 +60,8 @@ fn serve(polls: bool) {
         })
         .unwrap_or_default();
         let now = monotonic_ns();
-        if busy {
+        // Who found the lock taken while we stepped left it to us.
+        if busy || super::pump::take_pending() {
             last_work = now;
             pause = SHORT_NS;
             continue;
