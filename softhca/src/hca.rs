@@ -4,7 +4,7 @@ use crate::bits::Syndrome;
 use crate::config::Config;
 use crate::fault::Verdict;
 use crate::model::{self, Model};
-use crate::stats::Stats;
+use crate::stats::{Objects, Stats};
 use std::fmt;
 use std::time::Duration;
 
@@ -72,6 +72,19 @@ impl Hca {
     pub fn stats(&self) -> Stats {
         let (checked_stores, checked_records) = crate::check::trap::counts();
         with(|m| Stats { checked_stores, checked_records, ..m.stats })
+    }
+
+    /// The objects that exist, of all contexts.
+    pub fn objects(&self) -> Objects {
+        with(|m| Objects {
+            contexts: m.contexts.len(),
+            pds: m.pds.len(),
+            regions: m.keys.len() - m.keys.windows() as usize,
+            windows: m.keys.windows() as usize,
+            cqs: m.cqs.len(),
+            qps: m.qps.len(),
+            srqs: m.srqs.len(),
+        })
     }
 
     /// The log so far, if it goes to memory. Starts anew.

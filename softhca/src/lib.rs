@@ -23,4 +23,4 @@ mod uverbs;
 pub use bits::Syndrome;
 pub use config::{Config, Device, Gid, GidKind, Limits, Link, LogTarget, MAX_DEVICES, Mode};
 pub use hca::{Error, Hca};
-pub use stats::Stats;
+pub use stats::{Objects, Stats};

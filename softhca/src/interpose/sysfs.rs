@@ -5,7 +5,7 @@
 //! The pointer to the tree is null or leads to a leaked, never changed [`Tree`].
 #![expect(unsafe_code, reason = "reads a leaked tree without a lock")]
 
-use crate::config::{Config, Gid, GidKind};
+use crate::config::{Config, Gid, GidKind, Link};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// The directory of the uverbs devices.
@@ -42,6 +42,7 @@ static TREE: AtomicPtr<Tree> = AtomicPtr::new(std::ptr::null_mut());
 #[derive(Debug)]
 pub(crate) struct Facts {
     pub(crate) guid: u64,
+    pub(crate) lid: u16,
     pub(crate) gids: Vec<Gid>,
 }
 
@@ -94,6 +95,13 @@ impl Tree {
             t.dir(&format!("{dev}/ports"));
             let port = format!("{dev}/ports/1");
             t.dir(&port);
+            let ib = d.link == Link::InfiniBand;
+            t.file(&format!("{port}/state"), "4: ACTIVE\n");
+            t.file(&format!("{port}/phys_state"), "5: LinkUp\n");
+            t.file(&format!("{port}/rate"), "200 Gb/sec (4X HDR)\n");
+            t.file(&format!("{port}/lid"), &format!("{:#x}\n", f.lid));
+            t.file(&format!("{port}/sm_lid"), if ib { "0x1\n" } else { "0x0\n" });
+            t.file(&format!("{port}/link_layer"), if ib { "InfiniBand\n" } else { "Ethernet\n" });
             t.dir(&format!("{port}/pkeys"));
             for (k, p) in d.pkeys.iter().enumerate() {
                 t.file(&format!("{port}/pkeys/{k}"), &format!("{p:#06x}\n"));
@@ -166,7 +174,7 @@ mod tests {
     fn tree() -> Tree {
         let c = Config::new().devices(2, crate::config::Link::RoCE).complete().unwrap();
         let gids = crate::config::usual_gids(crate::config::Link::RoCE, 1, 1);
-        Tree::new(&c, &[Facts { guid: 1, gids: gids.clone() }, Facts { guid: 2, gids }])
+        Tree::new(&c, &[Facts { guid: 1, lid: 0, gids: gids.clone() }, Facts { guid: 2, lid: 0, gids }])
     }
 
     #[test]

@@ -29,21 +29,23 @@ pub(crate) fn start(config: Config) -> Result<(), String> {
     }
     crate::check::trap::prepare(config.mode)?;
     let m = Model::new(config)?;
-    let facts: Vec<_> =
-        m.devices.iter().map(|d| sysfs::Facts { guid: d.guid, gids: d.gids.clone() }).collect();
-    sysfs::install(&m.config, &facts);
+    publish(&m);
     *guard = Some(m);
     fork::watch();
     Ok(())
+}
+
+/// Shows the devices in the fake sysfs.
+fn publish(m: &Model) {
+    let facts = |d: &model::Device| sysfs::Facts { guid: d.guid, lid: d.lid, gids: d.gids.clone() };
+    sysfs::install(&m.config, &m.devices.iter().map(facts).collect::<Vec<_>>());
 }
 
 /// The device of a forked child: as the parent's at its start, at a place of its own on the fabric.
 fn restart(config: Config) -> Option<Model> {
     match Model::new(config) {
         Ok(m) => {
-            let facts: Vec<_> =
-                m.devices.iter().map(|d| sysfs::Facts { guid: d.guid, gids: d.gids.clone() }).collect();
-            sysfs::install(&m.config, &facts);
+            publish(&m);
             Some(m)
         }
         Err(e) => {

@@ -576,12 +576,16 @@ fn a_context_can_be_imported_and_outlives_its_opener() {
 #[test]
 fn a_closed_context_leaves_nothing_and_its_keys_are_dead() {
     let (_g, hca) = start();
+    let nothing = hca.objects();
     let d = Dev::open(0);
     let p = Pair::new(&d, RC);
+    let held = hca.objects();
+    assert_eq!((held.contexts, held.pds, held.regions, held.cqs, held.qps), (1, 1, 2, 2, 2));
     let other = Dev::open(0);
     let leaked = Pair::new(&other, RC);
     // The whole context goes with all its objects, as when a process dies.
     assert_eq!(unsafe { ibv_close_device(other.ctx) }, 0);
+    assert_eq!(hca.objects(), held);
     p.a.send(rdma(IBV_WR_RDMA_WRITE, 1, &mut [p.ma.sge(0, 8)], leaked.mb.addr, leaked.mb.rkey()));
     hca.run_until_idle();
     assert_eq!(drain(p.ca), [(1, IBV_WC_REM_ACCESS_ERR)]);
@@ -589,6 +593,8 @@ fn a_closed_context_leaves_nothing_and_its_keys_are_dead() {
     p.close();
     d.close();
     std::mem::forget(leaked);
+    assert_eq!(hca.objects(), nothing);
+    assert_eq!(nothing.contexts, 0);
 }
 
 #[test]
