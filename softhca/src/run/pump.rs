@@ -44,10 +44,11 @@ pub(crate) fn take_pending() -> bool {
 /// Polls in a row that found nothing.
 static IN_VAIN: AtomicUsize = AtomicUsize::new(0);
 
-/// Runs the device for a poll that found nothing. Who polls in vain for long gives its processor away now and
-/// then: the peer may need it to answer.
+/// Runs the device for a poll that found nothing. Who polls in vain gives its processor away every few polls: the
+/// peer may need it to answer. (With more busy processes than processors, a ping-pong of two processes took 14 µs
+/// with 4 polls in between, and 57 µs with 64.)
 fn pump_in_vain() {
-    const PATIENCE: usize = 64;
+    const PATIENCE: usize = 4;
     const STEADY: usize = 8;
     let n = IN_VAIN.fetch_add(1, Ordering::Relaxed);
     // A program that waits by polling needs no waking. (Who polls once before it sleeps does.)
