@@ -222,16 +222,22 @@ impl Shm {
     }
 
     /// Tells the process at `node` that there is a message. Its service thread is woken only if the application
-    /// itself doesn't poll.
+    /// itself doesn't poll: two that take turns at one device would only be in each other's way.
     pub(crate) fn ring_bell(&self, node: usize) {
-        const FRESH_NS: u64 = 500_000;
+        if self.is_polling(node) {
+            return;
+        }
         let bell = self.word32(node, at::BELL);
         bell.fetch_add(1, Ordering::AcqRel);
+        // SAFETY: wakes waiters on a word of the mapping.
+        unsafe { libc::syscall(libc::SYS_futex, bell.as_ptr(), libc::FUTEX_WAKE, 1) };
+    }
+
+    /// Whether the application at `node` waits by polling.
+    pub(crate) fn is_polling(&self, node: usize) -> bool {
+        const FRESH_NS: u64 = 500_000;
         let pumped = self.word64(node, at::PUMPED).load(Ordering::Acquire);
-        if monotonic_ns().saturating_sub(pumped) > FRESH_NS {
-            // SAFETY: wakes waiters on a word of the mapping.
-            unsafe { libc::syscall(libc::SYS_futex, bell.as_ptr(), libc::FUTEX_WAKE, 1) };
-        }
+        monotonic_ns().saturating_sub(pumped) <= FRESH_NS
     }
 
     /// Notes that the application polls.
