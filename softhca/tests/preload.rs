@@ -58,7 +58,8 @@ fn text(o: &Output) -> String {
 fn run(program: &str, args: &[&str], env: &[(&str, &str)]) -> String {
     let child = command(program).args(args).envs(env.iter().copied()).spawn().unwrap();
     let out = finish(child, program);
-    assert!(out.status.success(), "{program} {args:?}: {}\n{}", out.status, text(&out));
+    let fine = out.status.success() && !text(&out).contains("VIOLATION");
+    assert!(fine, "{program} {args:?}: {}\n{}", out.status, text(&out));
     text(&out)
 }
 
@@ -85,6 +86,7 @@ fn pair(program: &str, args: &[&str], env: &[(&str, &str)]) -> Option<String> {
     let server = finish(server, program);
     let both = format!("client:\n{}server:\n{}", text(&client), text(&server));
     assert!(client.status.success() && server.status.success(), "{program} {args:?} {env:?}\n{both}");
+    assert!(!both.contains("VIOLATION"), "{both}");
     // Nothing stays behind.
     let left = fs::read_dir("/dev/shm")
         .unwrap()

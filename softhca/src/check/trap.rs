@@ -108,6 +108,11 @@ pub(crate) fn forget_cq(cqn: u32) {
     watch::CQS.remove(cqn);
 }
 
+/// Whether a store is being executed or checked: the device leaves the registers alone meanwhile.
+pub(crate) fn is_stepping() -> bool {
+    watch::is_stepping()
+}
+
 /// Stores checked so far: of registers, of records.
 pub(crate) fn counts() -> (u64, u64) {
     (watch::STORES.load(Ordering::Relaxed), watch::RECORD_STORES.load(Ordering::Relaxed))
@@ -268,7 +273,7 @@ mod handlers {
     }
 
     extern "C" fn on_trap(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
-        let Some((addr, width)) = watch::STEPS.end(thread()) else {
+        let Some((addr, width)) = watch::STEPS.get(thread()) else {
             return chain(&OLD_TRAP, signal, info, context);
         };
         set_trap_flag(context, false);
@@ -278,5 +283,6 @@ mod handlers {
             Some(Place::Record) => watch::check_record(addr, width),
             None => {}
         }
+        watch::STEPS.end(thread());
     }
 }

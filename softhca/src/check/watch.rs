@@ -272,17 +272,32 @@ impl Steps {
             s.0.compare_exchange(0, thread, Ordering::AcqRel, Ordering::Relaxed).is_ok()
         };
         let Some(s) = self.0.iter().find(claim) else { return false };
+        ACTIVE.fetch_add(1, Ordering::AcqRel);
         s.1.store(addr, Ordering::Relaxed);
         s.2.store(width, Ordering::Relaxed);
         true
     }
 
-    pub(super) fn end(&self, thread: u32) -> Option<(usize, u32)> {
+    /// What `thread` is executing.
+    pub(super) fn get(&self, thread: u32) -> Option<(usize, u32)> {
         let s = self.0.iter().find(|s| s.0.load(Ordering::Acquire) == thread)?;
-        let r = (s.1.load(Ordering::Relaxed), s.2.load(Ordering::Relaxed));
-        s.0.store(0, Ordering::Release);
-        Some(r)
+        Some((s.1.load(Ordering::Relaxed), s.2.load(Ordering::Relaxed)))
     }
+
+    pub(super) fn end(&self, thread: u32) {
+        if let Some(s) = self.0.iter().find(|s| s.0.load(Ordering::Acquire) == thread) {
+            s.0.store(0, Ordering::Release);
+            ACTIVE.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+}
+
+/// How many threads are between a store's fault and the end of its check.
+static ACTIVE: AtomicUsize = AtomicUsize::new(0);
+
+/// Whether a store is being executed or checked: the device leaves the registers alone meanwhile.
+pub(super) fn is_stepping() -> bool {
+    ACTIVE.load(Ordering::Acquire) != 0
 }
 
 /// What a watched address is.
@@ -330,11 +345,16 @@ fn ring_word(s: &QueueSlot, index: u32, offset: u64) -> [u8; 8] {
 pub(super) fn check_register(addr: usize, ctx: u32, page: u32, width: u32) {
     let offset = addr & 4095;
     let value = word(addr as u64);
+    let taken = value == [0; 8];
     if offset == bits::CQ_DOORBELL {
         if width != 8 {
             return FOUND.add(Kind::Width, width.into(), offset as u64, 0);
         }
-        return check_arm(&value);
+        // A device that was just looking at the register may have taken the value already.
+        if !taken {
+            check_arm(&value);
+        }
+        return;
     }
     let Some((k, register)) =
         bits::BF_OFFSETS.into_iter().enumerate().find(|(_, r)| (*r..*r + 256).contains(&offset))
@@ -346,6 +366,10 @@ pub(super) fn check_register(addr: usize, ctx: u32, page: u32, width: u32) {
         return FOUND.add(Kind::Width, width.into(), offset as u64, 0);
     }
     let inside = (offset - register) as u64;
+    if inside == 0 && taken {
+        last.store(0, Ordering::Release);
+        return;
+    }
     if inside == 0 {
         check_ring(&value, ctx, page);
         let (index, qpn, _) = control(&value);
@@ -353,6 +377,9 @@ pub(super) fn check_register(addr: usize, ctx: u32, page: u32, width: u32) {
     }
     // What BlueFlame copies must be the WQE.
     let rung = last.load(Ordering::Acquire);
+    if rung == 0 {
+        return;
+    }
     let (qpn, index) = (u32::try_from(rung >> 32).unwrap_or(0), u32::try_from(rung & 0xffff).unwrap_or(0));
     let Some(q) = QUEUES.get(qpn) else { return };
     for step in (0..u64::from(width)).step_by(8) {

@@ -82,6 +82,9 @@ impl Model {
             let pages = self.contexts.get(ctx).map_or(0, |c| c.page_count());
             for page in 0..pages {
                 let Some(c) = self.contexts.get(ctx).filter(|c| c.has_page(page)) else { continue };
+                if crate::check::trap::is_stepping() {
+                    return busy;
+                }
                 let arm = c.bar.take(page, bits::CQ_DOORBELL);
                 let rung = Bar::doorbells().filter(|at| c.bar.take(page, *at).is_some()).count();
                 if let Some(value) = arm {
