@@ -1,0 +1,26 @@
+#![doc = include_str!("../README.md")]
+#![deny(unsafe_code)]
+
+mod bar;
+mod bits;
+mod capi;
+mod check;
+mod config;
+mod engine;
+mod events;
+mod fabric;
+mod fault;
+mod hca;
+mod interpose;
+mod log;
+mod mem;
+mod model;
+mod objects;
+mod run;
+mod stats;
+mod uverbs;
+
+pub use bits::Syndrome;
+pub use config::{Config, Device, Gid, GidKind, Limits, Link, LogTarget, MAX_DEVICES, Mode};
+pub use hca::{Error, Hca};
+pub use stats::{Objects, Stats};
