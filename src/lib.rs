@@ -93,8 +93,10 @@
 //! * It does not hide that requests fail: a [`WorkCompletion`] is an error or a [`Completion`], and after an error the
 //!   queue pair is dead until it is [reset](QueuePair::reset).
 //! * It does not keep a peer from writing nonsense into a [`Remote`] region, nor from reading it.
-//! * It does not count what is outstanding: a full queue is an error of the post. (Only a completion queue cannot be
-//!   overrun, because queue pairs claim their share of it.)
+//! * It does not count what is outstanding: a full queue is an error of the post. Queue pairs claim their share of a
+//!   completion queue, which keeps it from being overrun on devices that free a request's place only when its completion
+//!   was polled. Soft-RoCE frees it earlier: there, poll before you post again. Poll too before a
+//!   [reset](QueuePair::reset), or the completions from before it stand beside those from after it.
 //!
 //! # Threads
 //!

@@ -101,15 +101,16 @@ impl<T: Object> Raw<T> {
 }
 
 impl<T: Object> Raw<T> {
-    /// Destroys the object, or says so and leaks it: freeing what the device may still use would be worse. Whether it
-    /// is gone.
+    /// Destroys the object, or says that it can't and leaks it: freeing what the device may still use would be worse.
+    /// True if it is destroyed, and was not before.
     pub(crate) fn destroy_or_leak(&mut self) -> bool {
+        let was_alive = self.alive;
         let result = self.destroy();
         if let Err(error) = &result {
             tracing::error!(%error, "an object could not be destroyed and is leaked");
             self.alive = false;
         }
-        result.is_ok()
+        was_alive && result.is_ok()
     }
 }
 

@@ -298,17 +298,14 @@ fn a_prepared_request_is_posted_as_it_was_made() {
 }
 
 #[test]
-fn a_prepared_request_survives_its_queue_pair_and_moves() {
+fn a_prepared_request_moves_between_threads() {
     let ctx = open();
     let (pd, cq) = (ctx.alloc_pd().unwrap(), ctx.create_cq(256).unwrap());
     let mr = pd.alloc_local(4096).unwrap();
-    let other = rc(&pd, &cq);
-    let prepared = {
-        let qp = rc(&pd, &cq);
-        Box::new(qp.prepare(send(mr.slice(..3).unwrap())).unwrap())
-    };
+    let qp = rc(&pd, &cq);
+    let prepared = Box::new(qp.prepare(send(mr.slice(..3).unwrap())).unwrap());
     std::thread::scope(|scope| {
-        scope.spawn(|| other.post_prepared(&prepared).unwrap());
+        scope.spawn(|| qp.post_prepared(&prepared).unwrap());
     });
     assert_eq!(posted().sges, [sge(&mr, 0, 3)]);
 }

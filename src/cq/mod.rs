@@ -215,7 +215,7 @@ impl<'a> CompletionQueue<'a, Bare> {
     #[inline(always)]
     pub fn poll<'w>(&self, wcs: &'w mut [WorkCompletion]) -> Result<&'w [WorkCompletion], PollError> {
         // read before the poll; two ways, so that the usual one keeps nothing over the call
-        if self.room.left_behind() == 0 { self.poll_into(wcs) } else { self.poll_and_free(wcs) }
+        if self.room.left_behind().is_nothing() { self.poll_into(wcs) } else { self.poll_and_free(wcs) }
     }
 
     #[inline(always)]
@@ -233,7 +233,7 @@ impl<'a> CompletionQueue<'a, Bare> {
 
     #[cold]
     fn poll_and_free<'w>(&self, wcs: &'w mut [WorkCompletion]) -> Result<&'w [WorkCompletion], PollError> {
-        let (left, room) = (self.room.left_behind(), wcs.len());
+        let (left, room) = (self.room.left_behind(), wcs.len().min(c_int::MAX as usize));
         let done = self.poll_into(wcs)?;
         if done.len() < room {
             self.room.seen_empty(left);

@@ -73,6 +73,13 @@ bitflags::bitflags! {
     }
 }
 
+impl RemoteAccess {
+    /// Without bits that have no name here, and a meaning of their own to the device.
+    pub(crate) fn to_c(self) -> u32 {
+        self.intersection(Self::all()).bits()
+    }
+}
+
 /// `ibv_mr`—A registered region and the memory in it.
 ///
 /// The region owns its memory. The device, and with [`Remote`] a peer, may write it at any moment, so it is never lent
@@ -150,13 +157,22 @@ impl<'a, M: Buffer> MemoryRegion<'a, Remote, M> {
     ///
     /// # Errors
     ///
-    /// As [`local`](MemoryRegion::local).
+    /// As [`local`](MemoryRegion::local); and [`Error::Invalid`] if `access` is empty.
+    #[doc(alias = "ibv_reg_mr")]
     pub fn remote(
         pd: impl Into<Parent<'a, ProtectionDomain<'a>>>,
         buffer: M,
         access: RemoteAccess,
     ) -> Result<Self, Refused<M>> {
-        Self::register(pd.into(), buffer, sys::IBV_ACCESS_LOCAL_WRITE | access.bits())
+        if access.is_empty() {
+            let error = Error::invalid(
+                "a remote region's access",
+                "empty",
+                "at least one right; else make a local one",
+            );
+            return Err(Refused::new(buffer, error));
+        }
+        Self::register(pd.into(), buffer, sys::IBV_ACCESS_LOCAL_WRITE | access.to_c())
     }
 }
 
@@ -224,7 +240,7 @@ impl<'a, K: RegionKind, M: Buffer> MemoryRegion<'a, K, M> {
     ///
     /// # Errors
     ///
-    /// [`RangeError`] if the range goes past the region's end, or is longer than 2³¹ bytes, the longest message.
+    /// [`RangeError`] if the range goes past the region's end, or is 2³¹ bytes or longer: a longer message takes several.
     #[inline]
     pub fn slice(&self, range: impl RangeBounds<usize>) -> Result<MrSlice<'_>, RangeError> {
         let (at, len) = check_range(range, self.len())?;
@@ -235,7 +251,7 @@ impl<'a, K: RegionKind, M: Buffer> MemoryRegion<'a, K, M> {
     ///
     /// # Errors
     ///
-    /// [`RangeError`] if the region is longer than 2³¹ bytes.
+    /// [`RangeError`] if the region is 2³¹ bytes or longer.
     #[inline]
     pub fn as_slice(&self) -> Result<MrSlice<'_>, RangeError> {
         self.slice(..)

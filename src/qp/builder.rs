@@ -255,43 +255,35 @@ impl<'a, T: Transport, B: Backend> QueuePairBuilder<'a, T, B> {
         self.pd.claim(Posting::Borrowed)?;
         let [send_needed, recv_needed] = [self.caps.send_depth, self.caps.recv_depth].map(Room::for_depth);
         let mut send = Share::new(self.send_cq.clone(), send_needed)?;
-        let mut recv = match Share::new(self.recv_cq.clone(), recv_needed) {
-            Ok(recv) => recv,
-            Err(error) => {
-                send.withdraw();
-                return Err(error);
-            }
-        };
+        let mut recv = Share::new(self.recv_cq.clone(), recv_needed)?;
         let (qp, cap) = create(&self);
         // SAFETY: `qp` is new, or null with errno set.
-        let raw = unsafe { Raw::new(verb, qp, || format!("{}, {:?}", T::NAME, self.caps)) };
-        let made = raw.and_then(|raw| {
-            // a provider that tells its real sizes may have made larger rings than were counted on
-            send.grow(cap.max_send_wr)?;
-            recv.grow(cap.max_recv_wr)?;
-            let mut limits = Limits {
-                context: self.pd.context().as_ptr(),
-                max_send_sge: cap.max_send_sge,
-                max_recv_sge: cap.max_recv_sge,
-                max_inline: cap.max_inline_data as usize,
-            };
-            accept(raw.as_non_null(), &mut limits)?;
-            Ok((raw, limits))
-        });
-        match made {
-            Ok((raw, limits)) => Ok(QueuePair {
-                qp: raw.as_non_null(),
-                limits,
-                core: Arc::new(QpCore::new(raw, send, recv, self.pd)),
-                _is: PhantomData,
-                _invariant: PhantomData,
-            }),
-            Err(error) => {
-                send.withdraw();
-                recv.withdraw();
-                Err(error)
+        let mut raw = unsafe { Raw::new(verb, qp, || format!("{}, {:?}", T::NAME, self.caps)) }?;
+        let mut limits = Limits {
+            context: self.pd.context().as_ptr(),
+            max_send_sge: cap.max_send_sge,
+            max_recv_sge: cap.max_recv_sge,
+            max_inline: cap.max_inline_data as usize,
+        };
+        // a provider that tells its real sizes may have made larger rings than were counted on
+        let accepted = send
+            .grow(cap.max_send_wr)
+            .and_then(|()| recv.grow(cap.max_recv_wr))
+            .and_then(|()| accept(raw.as_non_null(), &mut limits));
+        if let Err(error) = accepted {
+            if !raw.destroy_or_leak() {
+                send.keep_for_ever();
+                recv.keep_for_ever();
             }
+            return Err(error);
         }
+        Ok(QueuePair {
+            qp: raw.as_non_null(),
+            limits,
+            core: Arc::new(QpCore::new(raw, send, recv, self.pd)),
+            _is: PhantomData,
+            _invariant: PhantomData,
+        })
     }
 }
 

@@ -39,14 +39,21 @@ impl<'a> Share<'a> {
         Ok(())
     }
 
-    /// No queue pair came of it.
-    pub(super) fn withdraw(self) {
-        self.cq.room().withdraw(self.promised);
-    }
-
-    /// The queue pair is destroyed.
+    /// The queue pair is destroyed, after it may have completed something.
     fn leave_behind(&mut self) {
         self.cq.room().leave_behind(std::mem::take(&mut self.promised));
+    }
+
+    /// The queue pair is leaked, and may complete requests for ever.
+    pub(super) fn keep_for_ever(&mut self) {
+        self.promised = 0;
+    }
+}
+
+impl Drop for Share<'_> {
+    /// No queue pair came of it.
+    fn drop(&mut self) {
+        self.cq.room().withdraw(self.promised);
     }
 }
 
@@ -121,9 +128,12 @@ impl<'a> QpCore<'a> {
 
 impl Drop for QpCore<'_> {
     fn drop(&mut self) {
-        // if it is leaked its entries stay promised, since it may complete requests for ever
-        if self.raw.destroy_or_leak() {
-            self.leave_behind();
+        match self.raw.destroy_or_leak() {
+            true => self.leave_behind(),
+            false => {
+                self.send.keep_for_ever();
+                self.recv.keep_for_ever();
+            }
         }
     }
 }

@@ -118,14 +118,14 @@ impl<'a, T: Transport, S: State> QueuePair<'a, T, S, Basic> {
         &self,
         request: R,
     ) -> Result<Prepared<'a, T>, PostError> {
-        Prepared::new(&self.limits, &request)
+        Prepared::new(self.qp, &self.limits, &request)
     }
 
-    /// `ibv_post_send`—Posts a request that was built before.
+    /// `ibv_post_send`—Posts a request that was built before, by this queue pair.
     ///
     /// # Errors
     ///
-    /// As [`post`](Self::post).
+    /// As [`post`](Self::post); and [`PostError::OtherQueuePair`].
     #[inline(always)]
     pub fn post_prepared(&self, request: &Prepared<'a, T>) -> Result<(), PostError>
     where

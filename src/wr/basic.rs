@@ -2,8 +2,9 @@
 //!
 //! # Safety
 //!
-//! Only the fields that a request has are written, and the provider reads no others: which ones those are follows
-//! from the opcode (`man ibv_post_send`). `imm_data` is always written, since providers copy it before they look.
+//! Only the fields that a request has are written: which ones those are follows from the opcode (`man ibv_post_send`).
+//! Some providers copy others as well (rxe and siw the remote address of a SEND), but do nothing with them; to Rust
+//! they stay uninitialised, and are not read. `imm_data` is always written, since providers copy it before they look.
 
 #![expect(unsafe_code, reason = "the Safety section above")]
 

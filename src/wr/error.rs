@@ -41,12 +41,18 @@ pub enum PostError {
         /// What it was made for.
         max: u32,
     },
+    /// More than 2³¹ bytes in all, the longest message.
+    #[error("the elements are longer than a message can be, which is 2^31 bytes")]
+    MessageTooLong,
     /// The data is longer than the part of the peer's region that it is for.
     #[error("the local data is longer than the peer's slice")]
     RemoteTooShort,
     /// The address handle belongs to another device context.
     #[error("the address handle belongs to another device context: make it from the queue pair's own")]
     OtherContext,
+    /// The request was prepared by another queue pair.
+    #[error("the request was prepared by another queue pair: prepare it by the one that posts it")]
+    OtherQueuePair,
     /// The batch's storage is full: submit it first.
     #[error("the batch is full: submit it, or give it more storage")]
     BatchFull,

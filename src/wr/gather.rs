@@ -5,6 +5,9 @@ use super::error::PostError;
 use super::request::INLINE;
 use crate::mr::MrSlice;
 
+/// The longest message: 2³¹ bytes (InfiniBand specification 9.7.2).
+const MAX_MESSAGE: u64 = 1 << 31;
+
 /// What a SEND or WRITE takes its bytes from: a [`MrSlice`], an array or slice of them, [`Inline`] bytes, or
 /// [`Empty`].
 ///
@@ -85,7 +88,8 @@ impl<'a, const N: usize> Gather<'a> for [MrSlice<'a>; N] {
 
     #[inline(always)]
     fn check(&self, limits: &Limits) -> Result<(), PostError> {
-        limits.send_sges(self.len())
+        limits.send_sges(self.len())?;
+        fits_a_message(self)
     }
 
     #[inline(always)]
@@ -102,7 +106,8 @@ impl<'a, const N: usize> Scatter<'a> for [MrSlice<'a>; N] {
 
     #[inline(always)]
     fn check_recv(&self, limits: &Limits) -> Result<(), PostError> {
-        limits.recv_sges(self.len())
+        limits.recv_sges(self.len())?;
+        fits_a_message(self)
     }
 }
 
@@ -116,7 +121,8 @@ impl<'a> Gather<'a> for &[MrSlice<'a>] {
 
     #[inline(always)]
     fn check(&self, limits: &Limits) -> Result<(), PostError> {
-        limits.send_sges(self.len())
+        limits.send_sges(self.len())?;
+        fits_a_message(self)
     }
 
     #[inline(always)]
@@ -133,13 +139,20 @@ impl<'a> Scatter<'a> for &[MrSlice<'a>] {
 
     #[inline(always)]
     fn check_recv(&self, limits: &Limits) -> Result<(), PostError> {
-        limits.recv_sges(self.len())
+        limits.recv_sges(self.len())?;
+        fits_a_message(self)
     }
 }
 
 #[inline(always)]
 fn total(slices: &[MrSlice<'_>]) -> u64 {
     slices.iter().map(|slice| u64::from(slice.len())).sum()
+}
+
+/// Providers add lengths up in 32 bits (rxe sends 2 × 2 GiB as nothing, with success).
+#[inline(always)]
+fn fits_a_message(slices: &[MrSlice<'_>]) -> Result<(), PostError> {
+    if total(slices) <= MAX_MESSAGE { Ok(()) } else { Err(PostError::MessageTooLong) }
 }
 
 /// No bytes: a message of length 0, or a receive that only takes immediate data.

@@ -22,13 +22,14 @@ use super::error::PostError;
 use super::request::{Keepable, SendRequest};
 use crate::qp::{Invariant, Transport};
 
-/// A request that was built once, to be posted many times: made by
+/// A request that was built once, to be posted many times on one queue pair: made by
 /// [`QueuePair::prepare`](crate::QueuePair::prepare).
 ///
 /// Each post sends what the regions hold then; inline data is that of the preparation.
 pub struct Prepared<'a, T: Transport> {
     /// A cell, since the provider is given it as mutable.
     wr: UnsafeCell<MaybeUninit<sys::ibv_send_wr>>,
+    qp: NonNull<sys::ibv_qp>,
     context: *mut sys::ibv_context,
     _keep: Keep,
     _of: PhantomData<T>,
@@ -66,6 +67,7 @@ unsafe impl<T: Transport> Sync for Prepared<'_, T> {}
 
 impl<'a, T: Transport> Prepared<'a, T> {
     pub(crate) fn new<R: SendRequest<'a, T> + Keepable<'a>>(
+        qp: NonNull<sys::ibv_qp>,
         limits: &Limits,
         request: &R,
     ) -> Result<Self, PostError> {
@@ -76,6 +78,7 @@ impl<'a, T: Transport> Prepared<'a, T> {
         unsafe { request.encode(Slot { wr: &mut wr, data: &mut keep }) }?;
         Ok(Self {
             wr: UnsafeCell::new(wr),
+            qp,
             context: limits.context,
             _keep: keep,
             _of: PhantomData,
@@ -95,10 +98,10 @@ impl<'a, T: Transport> Prepared<'a, T> {
     /// `qp` is alive, and `limits` are its own.
     #[inline(always)]
     pub(crate) unsafe fn post(&self, qp: NonNull<sys::ibv_qp>, limits: &Limits) -> Result<(), PostError> {
-        // it may have been prepared for another queue pair: its sizes are the provider's to check, as for C programs, but
-        // a provider takes any address handle for its own
-        if T::DATAGRAM && self.context != limits.context {
-            return Err(PostError::OtherContext);
+        // its sizes were checked against one queue pair; its address handle too, which a provider takes for one of its own
+        // (a later queue pair may be at the same place: then the provider checks sizes, as for C programs)
+        if self.qp != qp || (T::DATAGRAM && self.context != limits.context) {
+            return Err(PostError::OtherQueuePair);
         }
         // SAFETY: one encoded request with its elements, which live as long as `self`; providers do not write it.
         unsafe { post_one_send(qp, self.wr.get().cast()) }
