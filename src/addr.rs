@@ -11,6 +11,7 @@ use crate::error::{Error, Result};
 
 /// A global identifier: 16 bytes in network order, an IPv6 address in form (for RoCE v2 over IPv4, a mapped one).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Gid(pub [u8; 16]);
 
 impl Gid {
@@ -294,6 +295,7 @@ pub struct LocalPort {
 /// # Ok::<(), ibv::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Endpoint {
     /// LID of its port; 0 on RoCE.
     pub lid: u16,

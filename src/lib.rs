@@ -112,7 +112,7 @@
 //!
 //! # Features
 //!
-//! * `serde`: `Serialize` and `Deserialize` for [`RemoteRegion`].
+//! * `serde`: `Serialize` and `Deserialize` for what peers tell each other: [`RemoteRegion`], [`Endpoint`], [`Gid`].
 
 #![deny(unsafe_code)]
 

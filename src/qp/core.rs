@@ -20,6 +20,9 @@ use crate::parent::Parent;
 use crate::pd::ProtectionDomain;
 use crate::raw::{Raw, check};
 
+/// Every bit of `enum ibv_qp_attr_mask` up to `IBV_QP_DEST_QPN`. (The rate limit, which comes after, is not for all.)
+const ALL_ATTRIBUTES: c_int = ((sys::IBV_QP_DEST_QPN << 1) - 1) as c_int;
+
 /// A completion queue with what was promised of its [room](crate::cq::Room).
 pub(super) struct Share<'a> {
     cq: Parent<'a, CompletionQueue<'a>>,
@@ -108,7 +111,7 @@ impl<'a> QpCore<'a> {
         let (mut attr, mut init) = (sys::ibv_qp_attr::default(), sys::ibv_qp_init_attr::default());
         // SAFETY: alive; both structs are ours to write. The mask is a hint, so all is asked for.
         let result =
-            unsafe { sys::ibv_query_qp(self.raw.as_ptr(), &raw mut attr, 0x1ff_ffff, &raw mut init) };
+            unsafe { sys::ibv_query_qp(self.raw.as_ptr(), &raw mut attr, ALL_ATTRIBUTES, &raw mut init) };
         check("ibv_query_qp", result, String::new)?;
         Ok((attr, init))
     }

@@ -230,10 +230,10 @@ pub(crate) unsafe fn post_recv<'a, D: Scatter<'a>>(
     limits: &Limits,
     request: &Recv<D>,
 ) -> Result<(), PostError> {
-    let (id, into) = request.parts();
+    let Recv { id, into } = request;
     into.check_recv(limits)?;
     let sges = MrSlice::as_sges(into.slices());
-    let mut wr = recv_wr(id, sges);
+    let mut wr = recv_wr(*id, sges);
     // SAFETY: one request, whose elements live until this function returns; the rest by the caller's promise.
     unsafe { post_recv_list(qp, &raw mut wr, (&raw const wr).wrapping_add(1), size_of::<sys::ibv_recv_wr>()) }
 }

@@ -283,7 +283,7 @@ impl<'l, 'a, const S: usize> RecvBatch<'l, 'a, S> {
     /// As [`Batch::push`].
     #[inline(always)]
     pub fn push<D: Scatter<'a>>(&mut self, request: Recv<D>) -> Result<(), PostError> {
-        let (id, into) = request.parts();
+        let Recv { id, into } = request;
         into.check_recv(self.limits)?;
         let sges = MrSlice::as_sges(into.slices());
         self.list.push(|cell| {
