@@ -65,6 +65,7 @@ impl CqId {
 /// }
 /// # Ok::<(), ibv::Error>(())
 /// ```
+#[doc(alias = "ibv_comp_channel")]
 pub struct CompletionChannel<'a> {
     raw: Raw<sys::ibv_comp_channel>,
     /// An epoll instance that is readable when the channel is. The channel's own descriptor is not given out: who reads
@@ -105,7 +106,22 @@ impl<'a> CompletionChannel<'a> {
     ///
     /// # Errors
     ///
-    /// [`Error::Verb`](crate::Error::Verb) if the channel can't be read.
+    /// [`Error::Verb`](crate::Error::Verb) with EIO if the device is gone and no event is left; EBADF if something
+    /// else in the process closed the channel's descriptor. (An empty channel, EAGAIN, is `None`; a call that a
+    /// signal interrupts, EINTR, is made again.)
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # use ibv::{CompletionChannel, CqId};
+    /// # fn f(channel: &CompletionChannel<'_>, poll_it: impl Fn(CqId)) -> Result<(), ibv::Error> {
+    /// // the descriptor that `as_fd` gave is readable
+    /// while let Some(cq) = channel.try_event()? {
+    ///     poll_it(cq);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     #[doc(alias = "ibv_get_cq_event")]
     #[doc(alias = "ibv_ack_cq_events")]
     pub fn try_event(&self) -> Result<Option<CqId>> {
@@ -127,11 +143,13 @@ impl<'a> CompletionChannel<'a> {
         }
     }
 
-    /// Waits for the next event: the queue to poll.
+    /// `ibv_get_cq_event`—Waits for the next event: the queue to poll. It is acknowledged already.
     ///
     /// # Errors
     ///
-    /// [`Error::Verb`](crate::Error::Verb) if the channel can't be read.
+    /// [`Error::Verb`](crate::Error::Verb) as [`try_event`](Self::try_event): EIO if the device is gone, EBADF; or
+    /// (`poll`) ENOMEM if the kernel has no memory to wait with. A signal (EINTR) does not end the wait.
+    #[doc(alias = "ibv_get_cq_event")]
     pub fn wait(&self) -> Result<CqId> {
         loop {
             if let Some(id) = self.try_event()? {
@@ -141,11 +159,27 @@ impl<'a> CompletionChannel<'a> {
         }
     }
 
-    /// Waits for the next event, at most for `timeout`; `None` if none came.
+    /// `ibv_get_cq_event`—Waits for the next event, at most for `timeout`, counted in milliseconds and rounded up;
+    /// `None` if none came.
     ///
     /// # Errors
     ///
-    /// [`Error::Verb`](crate::Error::Verb) if the channel can't be read.
+    /// As [`wait`](Self::wait): [`Error::Verb`](crate::Error::Verb) with EIO if the device is gone, EBADF, ENOMEM. A
+    /// signal (EINTR) does not end the wait, nor make it longer.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # fn f(channel: &ibv::CompletionChannel<'_>, cq: &ibv::CompletionQueue<'_>) -> Result<(), ibv::Error> {
+    /// match channel.wait_timeout(Duration::from_millis(100))? {
+    ///     Some(id) => assert_eq!(id, cq.id()),
+    ///     None => println!("nothing for 100 ms"),
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[doc(alias = "ibv_get_cq_event")]
     pub fn wait_timeout(&self, timeout: Duration) -> Result<Option<CqId>> {
         let start = Instant::now();
         loop {
