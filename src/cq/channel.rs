@@ -106,9 +106,10 @@ impl<'a> CompletionChannel<'a> {
     ///
     /// # Errors
     ///
-    /// [`Error::Verb`](crate::Error::Verb) with EIO if the device is gone and no event is left; EBADF if something
-    /// else in the process closed the channel's descriptor. (An empty channel, EAGAIN, is `None`; a call that a
-    /// signal interrupts, EINTR, is made again.)
+    /// [`Error::Verb`](crate::Error::Verb) with EIO if the device is gone and no event is left (before Linux 6.4, and its
+    /// stable kernels of that time, the channel is only empty for ever); EBADF if something else in the process closed
+    /// the channel's descriptor. An empty channel (EAGAIN) is `None`, and a call that a signal interrupts (EINTR) is
+    /// made again.
     ///
     /// # Examples
     ///
