@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use ibv_sys as sys;
 
 use crate::context::Context;
-use crate::error::{CloseError, Refused, Result};
+use crate::error::{CloseError, Refused, Result, VerbError};
 use crate::parent::Parent;
 use crate::raw::{Raw, last_error};
 
@@ -106,8 +106,8 @@ impl<'a> CompletionChannel<'a> {
     ///
     /// # Errors
     ///
-    /// [`Error::Verb`](crate::Error::Verb) with EIO if the device is gone and no event is left (before Linux 6.4, and its
-    /// stable kernels of that time, the channel is only empty for ever); EBADF if something else in the process closed
+    /// [`Error::Verb`](crate::Error::Verb) with EIO if the device is gone and no event is left (with older kernels it is
+    /// only [`wait`](Self::wait) that says so, and the channel just stays empty); EBADF if something else in the process closed
     /// the channel's descriptor. An empty channel (EAGAIN) is `None`, and a call that a signal interrupts (EINTR) is
     /// made again.
     ///
@@ -198,10 +198,18 @@ impl<'a> CompletionChannel<'a> {
     }
 
     fn until_readable(&self, timeout_ms: c_int) -> Result<()> {
-        let mut fd = libc::pollfd { fd: self.as_fd().as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: the channel is alive.
+        let fd = unsafe { (*self.raw.as_ptr()).fd };
+        let mut fd = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
         // SAFETY: one valid pollfd.
         if unsafe { libc::poll(&raw mut fd, 1, timeout_ms) } != -1 {
-            return Ok(());
+            // older kernels say only here that the device is gone, and for ever that there is nothing to read
+            let gone = fd.revents & libc::POLLIN == 0 && fd.revents != 0;
+            return if gone {
+                Err(VerbError::new("poll", libc::EIO, "the device is gone").into())
+            } else {
+                Ok(())
+            };
         }
         match io::Error::last_os_error().raw_os_error() {
             Some(libc::EINTR) => Ok(()),
