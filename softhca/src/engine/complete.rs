@@ -1,0 +1,191 @@
+//! Writing CQEs, and completion events.
+
+use super::wqe::Wqe;
+use crate::bits::{self, Syndrome, cqe, put};
+use crate::mem;
+use crate::model::Model;
+use crate::objects::Event;
+use crate::objects::cq::Armed;
+
+/// A CQE to be written: the 64 bytes but the last, and what goes with it.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) body: [u8; 64],
+    pub(crate) opcode: u8,
+    /// Scatter-to-CQE flag.
+    pub(crate) scatter: u8,
+    /// Data for the first half of a 128-byte entry.
+    pub(crate) extra: Option<Vec<u8>>,
+    pub(crate) solicited: bool,
+}
+
+impl Entry {
+    pub(crate) fn new(opcode: u8) -> Self {
+        Self { body: [0; 64], opcode, scatter: 0, extra: None, solicited: false }
+    }
+
+    pub(crate) fn put32(&mut self, at: usize, v: u32) {
+        put(&mut self.body, at, &v.to_be_bytes());
+    }
+
+    /// Puts up to 32 (or, in a 128-byte entry, 64) bytes of data into the entry.
+    pub(crate) fn scatter(&mut self, data: &[u8], cqe_size: u32) {
+        if cqe_size == 128 {
+            self.scatter = cqe::SCATTER_64;
+            self.extra = Some(data.to_vec());
+        } else {
+            self.scatter = cqe::SCATTER_32;
+            put(&mut self.body, 0, data);
+        }
+    }
+}
+
+/// The most bytes that [`Entry::scatter`] takes.
+pub(crate) fn scatter_room(cqe_size: u32) -> u64 {
+    if cqe_size == 128 { 64 } else { 32 }
+}
+
+impl Model {
+    /// Writes a CQE of QP `qpn`. If the queue overruns, the QP fails.
+    pub(crate) fn push_cqe(&mut self, cqn: u32, qpn: u32, mut e: Entry) {
+        let forced = self.faults.take_overrun(cqn);
+        let now = self.now();
+        let Some(cq) = self.cqs.get_mut(cqn) else { return };
+        let ci = mem::load_be32(cq.db) & 0xff_ffff;
+        let full = cq.pi.wrapping_sub(ci) & 0xff_ffff >= cq.entries;
+        if cq.overrun || forced || full && !cq.ignore_overrun {
+            let first = !cq.overrun;
+            cq.overrun = true;
+            if first {
+                self.overrun(cqn);
+            }
+            self.fatal(qpn);
+            return;
+        }
+        let error = matches!(e.opcode, cqe::REQ_ERR | cqe::RESP_ERR);
+        if !error {
+            put(&mut e.body, cqe::TIMESTAMP, &now.to_be_bytes());
+        }
+        let owner = u8::from(cq.pi & cq.entries != 0);
+        let slot = cq.buf + u64::from(cq.pi & (cq.entries - 1)) * u64::from(cq.cqe_size);
+        let half = slot + u64::from(cq.cqe_size - 64);
+        cq.pi = cq.pi.wrapping_add(1);
+        if e.solicited || error {
+            cq.solicited_pi = cq.pi;
+        }
+        if let Some(extra) = &e.extra {
+            mem::write(slot, extra);
+        }
+        let (head, _) = e.body.split_at(cqe::OP_OWN);
+        mem::write(half, head);
+        // The last byte makes the entry the application's.
+        mem::store_u8_release(half + cqe::OP_OWN as u64, e.opcode << 4 | e.scatter | owner);
+        let fire = match cq.armed {
+            Armed::No => false,
+            Armed::Any => true,
+            Armed::Solicited => e.solicited || error,
+        };
+        self.stats.cqes += 1;
+        self.stats.error_cqes += u64::from(error);
+        if self.log_is_on() {
+            self.log_cqe(cqn, &e);
+        }
+        if fire {
+            self.completion_event(cqn);
+        }
+    }
+
+    fn log_cqe(&mut self, cqn: u32, e: &Entry) {
+        let qpn = bits::be32(&e.body, cqe::SOP_QPN) & 0xff_ffff;
+        let wqe = bits::be16(&e.body, cqe::WQE_COUNTER);
+        let bytes = bits::be32(&e.body, cqe::BYTE_CNT);
+        let syndrome = bits::u8_at(&e.body, cqe::SYNDROME);
+        let what = match e.opcode {
+            cqe::REQ => format!("sent {}", bits::opcode::name(bits::u8_at(&e.body, cqe::SOP_QPN))),
+            cqe::RESP_WR_IMM => format!("WRITE_IMM received, {bytes} bytes"),
+            cqe::RESP_SEND => format!("received, {bytes} bytes"),
+            cqe::RESP_SEND_IMM => format!("received with immediate, {bytes} bytes"),
+            cqe::RESP_SEND_INV => format!("received with invalidate, {bytes} bytes"),
+            cqe::REQ_ERR => format!("send error {syndrome:#04x}"),
+            cqe::RESP_ERR => format!("receive error {syndrome:#04x}"),
+            _ => format!("opcode {}", e.opcode),
+        };
+        self.log(|| format!("CQE on CQ {cqn}: QP {qpn:#x} WQE {wqe} {what}"));
+    }
+
+    /// Tells the channel of CQ `cqn`, and disarms it.
+    pub(crate) fn completion_event(&mut self, cqn: u32) {
+        let Some(cq) = self.cqs.get_mut(cqn) else { return };
+        cq.armed = Armed::No;
+        let message = cq.user.to_ne_bytes();
+        let channel = cq.channel;
+        let sent = channel.and_then(|n| self.channels.get(n)).is_some_and(|c| c.send(&message));
+        if sent {
+            self.stats.completion_events += 1;
+            if let Some(cq) = self.cqs.get_mut(cqn) {
+                cq.comp_events += 1;
+            }
+            self.log(|| format!("completion event of CQ {cqn}"));
+        }
+    }
+
+    fn overrun(&mut self, cqn: u32) {
+        let Some(cq) = self.cqs.get(cqn) else { return };
+        let (fd, user) = (cq.async_fd, cq.user);
+        self.log(|| format!("CQ {cqn} overrun"));
+        if self.async_event(fd, user, Event::CqError) {
+            if let Some(cq) = self.cqs.get_mut(cqn) {
+                cq.async_events += 1;
+            }
+        }
+    }
+
+    /// Completes a send WQE successfully. `bytes` are what a read or atomic brought.
+    pub(crate) fn complete_send(&mut self, qpn: u32, w: &Wqe, bytes: u64, scatter: Option<&[u8]>) {
+        let Some(q) = self.qps.get_mut(qpn) else { return };
+        q.sq_next = q.sq_next.wrapping_add(w.blocks);
+        q.retrying = false;
+        let (uidx, cqn) = (q.uidx, q.scq);
+        self.stats.wqes += 1;
+        if !w.signaled {
+            return;
+        }
+        let mut e = Entry::new(cqe::REQ);
+        e.put32(cqe::SRQN_UIDX, uidx);
+        e.put32(cqe::BYTE_CNT, u32::try_from(bytes).unwrap_or(0));
+        e.put32(cqe::SOP_QPN, u32::from(w.opcode) << 24 | qpn);
+        put(&mut e.body, cqe::WQE_COUNTER, &w.index.to_be_bytes());
+        if let Some(data) = scatter {
+            let size = self.cqs.get(cqn).map_or(64, |c| c.cqe_size);
+            e.scatter(data, size);
+        }
+        self.push_cqe(cqn, qpn, e);
+    }
+
+    /// Writes an error CQE of a send (or receive) WQE.
+    pub(crate) fn push_error(&mut self, qpn: u32, send: bool, syndrome: Syndrome, index: u16, opcode: u8) {
+        let Some(q) = self.qps.get(qpn) else { return };
+        let (cqn, uidx) = (if send { q.scq } else { q.rcq }, q.uidx);
+        self.push_error_to(cqn, qpn, uidx, send, syndrome, index, opcode);
+    }
+
+    /// As [`Model::push_error`], to a certain CQ under a certain user index.
+    #[expect(clippy::too_many_arguments, reason = "the fields of an error CQE")]
+    pub(crate) fn push_error_to(
+        &mut self,
+        cqn: u32,
+        qpn: u32,
+        uidx: u32,
+        send: bool,
+        syndrome: Syndrome,
+        index: u16,
+        opcode: u8,
+    ) {
+        let mut e = Entry::new(if send { cqe::REQ_ERR } else { cqe::RESP_ERR });
+        e.put32(cqe::SRQN_UIDX, uidx);
+        put(&mut e.body, cqe::VENDOR_SYNDROME, &[0x80 | syndrome as u8, syndrome as u8]);
+        e.put32(cqe::SOP_QPN, u32::from(opcode) << 24 | qpn);
+        put(&mut e.body, cqe::WQE_COUNTER, &index.to_be_bytes());
+        self.push_cqe(cqn, qpn, e);
+    }
+}

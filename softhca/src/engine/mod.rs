@@ -1,0 +1,145 @@
+//! The device at work: doorbells, timers, and one pass over what is to do.
+
+mod complete;
+pub(crate) use complete::Entry;
+mod lifecycle;
+mod receive;
+pub(crate) mod request;
+mod requester;
+mod responder;
+mod route;
+mod umr;
+pub(crate) mod wqe;
+
+use crate::bar::Bar;
+use crate::bits;
+use crate::mem;
+use crate::model::Model;
+use crate::objects::cq::Armed;
+
+impl Model {
+    /// One pass: doorbells, the fabric, due timers, receive queues of failed QPs. True if anything was done.
+    pub(crate) fn step(&mut self) -> bool {
+        let mut busy = self.scan_doorbells();
+        busy |= self.poll_fabric();
+        busy |= self.run_timers();
+        busy |= self.flush_failed();
+        let now = self.now();
+        for (_, c) in self.contexts.iter() {
+            c.bar.set_clock(now);
+        }
+        busy
+    }
+
+    /// Steps until nothing is left to do, moving virtual time on to the next timer. A receiver that stays not
+    /// ready while the sender retries for ever doesn't keep it from ending. Gives the number of passes with work.
+    pub(crate) fn run_until_idle(&mut self) -> usize {
+        let mut passes = 0;
+        let mut idle_fires = 0;
+        loop {
+            let before = self.stats;
+            while self.step() {
+                passes += 1;
+            }
+            let progress = self.stats.wqes != before.wqes || self.stats.cqes != before.cqes;
+            idle_fires = if progress { 0 } else { idle_fires + 1 };
+            let Some(&(deadline, _)) = self.timers.first() else { break };
+            if self.config.mode.is_real_time() || idle_fires > 2 * self.timers.len() && self.all_endless() {
+                break;
+            }
+            self.advance_to(deadline);
+        }
+        passes
+    }
+
+    /// Whether all waiting QPs retry for ever.
+    fn all_endless(&self) -> bool {
+        self.timers.iter().all(|(_, n)| {
+            self.qps.get(*n).is_some_and(|q| q.wait == crate::objects::qp::Wait::Rnr && q.attr.rnr_retry == 7)
+        })
+    }
+
+    fn scan_doorbells(&mut self) -> bool {
+        let mut busy = false;
+        for ctx in self.contexts.numbers() {
+            let pages = self.contexts.get(ctx).map_or(0, |c| c.page_count());
+            for page in 0..pages {
+                let Some(c) = self.contexts.get(ctx).filter(|c| c.has_page(page)) else { continue };
+                let arm = c.bar.take(page, bits::CQ_DOORBELL);
+                let rung = Bar::doorbells().filter(|at| c.bar.take(page, *at).is_some()).count();
+                if let Some(value) = arm {
+                    self.arm_cqs(ctx, bits::be32(&value, 4) & 0xff_ffff);
+                    busy = true;
+                }
+                if rung > 0 {
+                    self.stats.doorbells += rung as u64;
+                    self.ring(ctx, page);
+                    busy = true;
+                }
+            }
+        }
+        busy
+    }
+
+    /// A register of `page` was written. Several QPs can share a register, and one ring can hide another: all QPs
+    /// of the page look at their doorbell records.
+    fn ring(&mut self, ctx: u32, page: u32) {
+        let qpns = self.contexts.get(ctx).map_or_else(Vec::new, |c| c.qps_on(page).to_vec());
+        for qpn in qpns {
+            self.run_sq(qpn);
+        }
+    }
+
+    /// The CQ doorbell was written, with `rung` as its CQ. It is one register for all CQs of the context, so one
+    /// ring can hide another: each CQ's arm word is looked at.
+    fn arm_cqs(&mut self, ctx: u32, rung: u32) {
+        for cqn in self.cqs.numbers() {
+            let Some(cq) = self.cqs.get_mut(cqn).filter(|c| c.ctx == ctx) else { continue };
+            let word = mem::load_be32(cq.db + 4);
+            if word == cq.last_arm && cqn != rung {
+                continue;
+            }
+            cq.last_arm = word;
+            let solicited = word & (1 << 24) != 0;
+            let ci = word & 0xff_ffff;
+            cq.armed = if solicited { Armed::Solicited } else { Armed::Any };
+            let newest = if solicited { cq.solicited_pi } else { cq.pi };
+            let behind = newest.wrapping_sub(ci) & 0xff_ffff;
+            let pending = behind != 0 && behind < 0x80_0000;
+            self.log(|| format!("CQ {cqn} armed{} at {ci}", if solicited { " (solicited)" } else { "" }));
+            if pending {
+                self.completion_event(cqn);
+            }
+        }
+    }
+
+    fn run_timers(&mut self) -> bool {
+        let now = self.now();
+        let mut busy = false;
+        while let Some(&(deadline, qpn)) = self.timers.first() {
+            if deadline > now {
+                break;
+            }
+            self.timers.pop_first();
+            self.timer_fired(qpn);
+            busy = true;
+        }
+        busy
+    }
+
+    fn flush_failed(&mut self) -> bool {
+        if self.failed.is_empty() {
+            return false;
+        }
+        let before = self.stats.cqes;
+        for qpn in self.failed.clone() {
+            self.flush_rq(qpn);
+        }
+        self.stats.cqes != before
+    }
+
+    /// When the next timer fires, in nanoseconds of the device's time.
+    pub(crate) fn next_deadline(&self) -> Option<u64> {
+        self.timers.first().map(|(t, _)| *t)
+    }
+}

@@ -1,0 +1,95 @@
+//! A message from a requester to a responder, and its answer.
+
+use crate::bits::Syndrome;
+use crate::mem::{Space, Span};
+use crate::objects::QpKind;
+
+/// The global route header's content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Grh {
+    pub(crate) sgid: [u8; 16],
+    pub(crate) dgid: [u8; 16],
+    pub(crate) flow_label: u32,
+    pub(crate) traffic_class: u8,
+    pub(crate) hop_limit: u8,
+}
+
+/// The bytes that a message carries.
+#[derive(Clone, Debug)]
+pub(crate) enum Payload {
+    /// In somebody's memory.
+    Spans(Space, Vec<Span>),
+    /// Copied.
+    Bytes(Vec<u8>),
+}
+
+/// A message.
+#[derive(Clone, Debug)]
+pub(crate) struct Request {
+    pub(crate) op: u8,
+    /// The requester's transport.
+    pub(crate) kind: QpKind,
+    pub(crate) solicited: bool,
+    /// Immediate data or key to invalidate, as the bytes of the WQE.
+    pub(crate) imm: u32,
+    pub(crate) src_qpn: u32,
+    pub(crate) dst_qpn: u32,
+    pub(crate) psn: u32,
+    /// How far it moves the PSN.
+    pub(crate) packets: u32,
+    pub(crate) rkey: u32,
+    pub(crate) raddr: u64,
+    pub(crate) swap_add: u64,
+    pub(crate) compare: u64,
+    /// Bytes of payload, or bytes to read.
+    pub(crate) len: u64,
+    pub(crate) qkey: u32,
+    pub(crate) pkey: u16,
+    /// The XRC SRQ meant.
+    pub(crate) srqn: u32,
+    pub(crate) slid: u16,
+    pub(crate) sl: u8,
+    pub(crate) grh: Option<Grh>,
+    pub(crate) payload: Payload,
+}
+
+impl Request {
+    /// The payload's bytes, at most `most`.
+    pub(crate) fn bytes(&self, most: u64) -> Option<Vec<u8>> {
+        match &self.payload {
+            Payload::Spans(space, spans) => crate::mem::gather(*space, spans, most),
+            Payload::Bytes(b) => Some(b.iter().copied().take(usize::try_from(most).unwrap_or(0)).collect()),
+        }
+    }
+
+    /// Copies the payload to own memory.
+    pub(crate) fn copy_to(&self, dst: &[Span]) -> bool {
+        match &self.payload {
+            Payload::Spans(space, src) => crate::mem::transfer(Space::Own, dst, *space, src),
+            Payload::Bytes(b) => crate::mem::scatter(Space::Own, dst, b),
+        }
+    }
+}
+
+/// What a read or atomic gives back.
+#[derive(Clone, Debug)]
+pub(crate) enum Data {
+    None,
+    /// In the responder's memory (same process).
+    Spans(Vec<Span>),
+    Bytes(Vec<u8>),
+    /// Already where it belongs.
+    Placed,
+}
+
+/// The answer to a message.
+#[derive(Clone, Debug)]
+pub(crate) enum Answer {
+    Ack(Data),
+    /// The requester's syndrome.
+    Nak(Syndrome),
+    /// Receiver not ready; the responder's timer code.
+    Rnr(u8),
+    /// None, and none will come.
+    Silent,
+}

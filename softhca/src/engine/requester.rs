@@ -1,0 +1,400 @@
+//! The requester: executes the WQEs of a send queue, in order.
+
+use super::complete::scatter_room;
+use super::lifecycle::be_low16;
+use super::request::{Answer, Data, Payload, Request};
+use super::route::Target;
+use super::wqe::{self, Segment, Wqe};
+use crate::bits::{Syndrome, opcode};
+use crate::fault::Verdict;
+use crate::mem::{self, Space, Span};
+use crate::model::Model;
+use crate::objects::keys::User;
+use crate::objects::qp::Wait;
+use crate::objects::{QpKind, QpState, access};
+
+/// RNR timer codes in nanoseconds.
+const RNR_NS: [u64; 32] = [
+    655_360_000, 10_000, 20_000, 30_000, 40_000, 60_000, 80_000, 120_000, 160_000, 240_000, 320_000, 480_000,
+    640_000, 960_000, 1_280_000, 1_920_000, 2_560_000, 3_840_000, 5_120_000, 7_680_000, 10_240_000, 15_360_000,
+    20_480_000, 30_720_000, 40_960_000, 61_440_000, 81_920_000, 122_880_000, 163_840_000, 245_760_000, 327_680_000,
+    491_520_000,
+];
+
+/// What became of a WQE.
+enum Progress {
+    /// Completed; go on.
+    Done,
+    /// It waits.
+    Waiting,
+    /// The queue stopped.
+    Failed,
+}
+
+fn is_read(op: u8) -> bool {
+    matches!(op, opcode::RDMA_READ | opcode::ATOMIC_CS | opcode::ATOMIC_FA)
+}
+
+fn allowed(kind: QpKind, op: u8) -> bool {
+    match op {
+        opcode::NOP => true,
+        opcode::SEND | opcode::SEND_IMM => kind != QpKind::XrcTgt,
+        opcode::RDMA_WRITE | opcode::RDMA_WRITE_IMM => matches!(kind, QpKind::Rc | QpKind::Uc | QpKind::XrcIni),
+        opcode::UMR => matches!(kind, QpKind::Rc | QpKind::Uc | QpKind::XrcIni),
+        opcode::SEND_INVAL | opcode::RDMA_READ | opcode::ATOMIC_CS | opcode::ATOMIC_FA => {
+            matches!(kind, QpKind::Rc | QpKind::XrcIni)
+        }
+        _ => false,
+    }
+}
+
+impl Model {
+    /// Executes the send queue of `qpn` as far as it goes.
+    pub(crate) fn run_sq(&mut self, qpn: u32) {
+        loop {
+            let Some(q) = self.qps.get(qpn) else { return };
+            match q.state {
+                QpState::Err | QpState::Sqe => return self.flush_sq(qpn),
+                QpState::Rts => {}
+                QpState::Sqd if q.retrying => {}
+                QpState::Sqd => return self.check_drained(qpn),
+                _ => return,
+            }
+            if q.wait != Wait::Nothing || q.sq_count == 0 {
+                return;
+            }
+            let pi = be_low16(mem::load_be32(q.db + 4));
+            let index = q.sq_next;
+            if index == pi {
+                return;
+            }
+            let w = match wqe::read(q, qpn, index) {
+                Ok(w) => w,
+                Err(s) => {
+                    self.violation(format!(
+                        "QP {qpn:#x}: the send doorbell record says {pi}, but WQE {index} is stale (index {}, QP {:#x}, size {})",
+                        s.index, s.qpn, s.units
+                    ));
+                    return self.fail_send(qpn, index, 1, s.opcode, Syndrome::LocalQpOp);
+                }
+            };
+            if let Progress::Waiting | Progress::Failed = self.execute(qpn, &w) {
+                return;
+            }
+        }
+    }
+
+    fn execute(&mut self, qpn: u32, w: &Wqe) -> Progress {
+        let Some(q) = self.qps.get_mut(qpn) else { return Progress::Failed };
+        if !q.retrying {
+            q.retrying = true;
+            q.retries_left = q.attr.retry_cnt;
+            q.rnr_left = q.attr.rnr_retry;
+        }
+        let kind = q.kind;
+        self.log(|| {
+            let fence = if w.fenced { " fenced" } else { "" };
+            format!("QP {qpn:#x} {} WQE {} {}{fence}", kind.name(), w.index, opcode::name(w.opcode))
+        });
+        if !allowed(kind, w.opcode) {
+            return self.failed(qpn, w, Syndrome::LocalQpOp);
+        }
+        if w.opcode == opcode::NOP {
+            self.complete_send(qpn, w, 0, None);
+            return Progress::Done;
+        }
+        if w.opcode == opcode::UMR {
+            return match self.update_key(qpn, w) {
+                Ok(()) => {
+                    self.complete_send(qpn, w, 0, None);
+                    Progress::Done
+                }
+                Err(s) => self.failed(qpn, w, s),
+            };
+        }
+        let delayed = self.qps.get_mut(qpn).is_some_and(|q| std::mem::take(&mut q.delayed));
+        match if delayed { Verdict::Pass } else { self.faults.on_message() } {
+            Verdict::Pass => {}
+            Verdict::Drop => {
+                self.stats.faults += 1;
+                self.log(|| format!("QP {qpn:#x} WQE {} lost by a fault", w.index));
+                return self.conclude(qpn, w, Answer::Silent);
+            }
+            Verdict::Delay(ns) => {
+                let until = self.now().saturating_add(ns);
+                self.set_wait(qpn, Wait::Rnr, Some(until));
+                if let Some(q) = self.qps.get_mut(qpn) {
+                    q.delayed = true;
+                }
+                return Progress::Waiting;
+            }
+            Verdict::Corrupt => return self.transmit(qpn, w, true),
+        }
+        self.transmit(qpn, w, false)
+    }
+
+    fn failed(&mut self, qpn: u32, w: &Wqe, syndrome: Syndrome) -> Progress {
+        self.fail_send(qpn, w.index, w.blocks, w.opcode, syndrome);
+        Progress::Failed
+    }
+
+    /// The memory of the WQE's segments: bytes if any are inline.
+    fn gather(&self, qpn: u32, w: &Wqe) -> Option<Payload> {
+        let q = self.qps.get(qpn)?;
+        let user = User { pd: q.pd, qpn };
+        let need = if is_read(w.opcode) { access::LOCAL_WRITE } else { 0 };
+        let mut spans = Vec::with_capacity(w.segments.len());
+        let mut bytes: Option<Vec<u8>> = None;
+        for s in &w.segments {
+            match s {
+                Segment::Inline(b) => bytes.get_or_insert_with(Vec::new).extend_from_slice(b),
+                Segment::Pointer { addr, len, lkey } => {
+                    spans.push(self.keys.translate(*lkey, user, *addr, *len, need)?);
+                }
+            }
+        }
+        Some(match bytes {
+            None => Payload::Spans(Space::Own, spans),
+            Some(mut b) => {
+                b.extend(mem::gather(Space::Own, &spans, u64::MAX)?);
+                Payload::Bytes(b)
+            }
+        })
+    }
+
+    fn transmit(&mut self, qpn: u32, w: &Wqe, corrupt: bool) -> Progress {
+        let Some(payload) = self.gather(qpn, w) else { return self.failed(qpn, w, Syndrome::LocalProtection) };
+        let len = match &payload {
+            Payload::Spans(_, s) => mem::total(s),
+            Payload::Bytes(b) => b.len() as u64,
+        };
+        let Some(q) = self.qps.get(qpn) else { return Progress::Failed };
+        let Ok(d) = self.device(q.dev) else { return Progress::Failed };
+        let most = if q.kind == QpKind::Ud { 128u64 << d.mtu } else { u64::from(d.limits.max_msg) };
+        let wrong = matches!(w.opcode, opcode::ATOMIC_CS | opcode::ATOMIC_FA) && len != 8;
+        if len > most || wrong {
+            return self.failed(qpn, w, Syndrome::LocalLength);
+        }
+        let (target, grh) = match &w.av {
+            Some(av) => self.datagram_target(q.dev, av),
+            None => self.connection(qpn),
+        };
+        let packets = u32::try_from(len.div_ceil(q.path_mtu()).max(1)).unwrap_or(1);
+        let mut r = Request {
+            op: w.opcode,
+            kind: q.kind,
+            solicited: w.solicited,
+            imm: w.imm,
+            src_qpn: qpn,
+            dst_qpn: w.av.map_or(q.attr.dest_qpn, |av| av.qpn),
+            psn: q.psn,
+            packets,
+            rkey: w.rkey,
+            raddr: w.raddr,
+            swap_add: w.swap_add,
+            compare: w.compare,
+            len,
+            // The top bit asks for the QP's own Q_Key.
+            qkey: w.av.map_or(0, |av| if av.qkey & (1 << 31) != 0 { q.attr.qkey } else { av.qkey }),
+            pkey: d.pkeys.get(usize::from(q.attr.pkey_index)).copied().unwrap_or(0),
+            srqn: w.srqn,
+            slid: d.lid,
+            sl: w.av.map_or(q.attr.dest.sl, |av| av.sl),
+            grh,
+            payload,
+        };
+        let dev = q.dev;
+        if !is_read(w.opcode) {
+            if let Payload::Spans(_, s) = &r.payload {
+                self.check_owned_read(s);
+            }
+        }
+        if corrupt {
+            self.stats.faults += 1;
+            let mut b = r.bytes(u64::MAX).unwrap_or_default();
+            if let (Some(x), false) = (b.first_mut(), is_read(w.opcode)) {
+                *x ^= 1;
+                r.payload = Payload::Bytes(b);
+            }
+        }
+        let answer = match target {
+            Target::Local(to) => self.respond(to, &r),
+            Target::Group(gid) => {
+                self.multicast(dev, &gid, &r);
+                Answer::Ack(Data::None)
+            }
+            Target::Remote(at) => match self.send_remote(qpn, at, &r) {
+                Some(a) => a,
+                None => return Progress::Waiting,
+            },
+            Target::Nowhere => Answer::Silent,
+        };
+        self.conclude_with(qpn, w, &r, answer)
+    }
+
+    /// A message to all members of a group, also of other processes.
+    fn multicast(&mut self, dev: usize, gid: &[u8; 16], r: &Request) {
+        let link = self.devices.get(dev).map(|d| d.link);
+        self.deliver_group(gid, r, |m, qpn, to| {
+            let own = to == dev && m.qps.get(qpn).is_some_and(|q| q.block_loopback);
+            !own && m.devices.get(to).map(|d| d.link) == link
+        });
+        self.broadcast_remote(gid, r);
+    }
+
+    /// Delivers a multicast message to this process's members that `wants` lets through.
+    pub(crate) fn deliver_group(&mut self, gid: &[u8; 16], r: &Request, wants: impl Fn(&Self, u32, usize) -> bool) {
+        let members: Vec<(u32, usize)> =
+            self.qps.iter().filter(|(_, q)| q.groups.contains(gid)).map(|(n, q)| (n, q.dev)).collect();
+        for (qpn, to) in members {
+            if wants(self, qpn, to) {
+                self.datagram(to, qpn, r);
+            }
+        }
+    }
+
+    fn conclude(&mut self, qpn: u32, w: &Wqe, answer: Answer) -> Progress {
+        self.conclude_inner(qpn, w, None, answer)
+    }
+
+    fn conclude_with(&mut self, qpn: u32, w: &Wqe, r: &Request, answer: Answer) -> Progress {
+        self.conclude_inner(qpn, w, Some((&r.payload, r.len, r.packets)), answer)
+    }
+
+    fn conclude_inner(&mut self, qpn: u32, w: &Wqe, sent: Option<(&Payload, u64, u32)>, answer: Answer) -> Progress {
+        let Some(q) = self.qps.get(qpn) else { return Progress::Failed };
+        // The QP itself may have failed while the message was executed (a connection to itself, an overrun).
+        if !matches!(q.state, QpState::Rts | QpState::Sqd) || q.sq_next != w.index {
+            return Progress::Failed;
+        }
+        let reliable = q.kind.is_reliable();
+        match answer {
+            Answer::Ack(data) => {
+                let nothing = Payload::Bytes(Vec::new());
+                let (payload, len, packets) = sent.unwrap_or((&nothing, 0, 1));
+                self.accept(qpn, w, payload, len, packets, &data)
+            }
+            _ if !reliable => {
+                self.complete_send(qpn, w, 0, None);
+                Progress::Done
+            }
+            Answer::Nak(s) => self.failed(qpn, w, s),
+            Answer::Rnr(code) => self.receiver_not_ready(qpn, w, code),
+            Answer::Silent => {
+                let timeout = q.attr.timeout;
+                let until = self.now().saturating_add(4096u64 << timeout.min(31));
+                self.set_wait(qpn, Wait::Timeout, (timeout != 0).then_some(until));
+                Progress::Waiting
+            }
+        }
+    }
+
+    /// The request was executed; what it reads is put where it belongs.
+    fn accept(&mut self, qpn: u32, w: &Wqe, payload: &Payload, len: u64, packets: u32, data: &Data) -> Progress {
+        if let Some(s) = self.faults.take_bad_completion() {
+            return self.failed(qpn, w, s);
+        }
+        let mut bytes = 0;
+        let mut scatter = None;
+        if let (true, Payload::Spans(_, to)) = (is_read(w.opcode), payload) {
+            bytes = len;
+            let Some(q) = self.qps.get(qpn) else { return Progress::Failed };
+            let size = self.cqs.get(q.scq).map_or(64, |c| c.cqe_size);
+            if q.scatter_send && w.signaled && len > 0 && len <= scatter_room(size) {
+                scatter = match data {
+                    Data::Spans(from) => mem::gather(Space::Own, from, len),
+                    Data::Bytes(b) => Some(b.clone()),
+                    Data::None | Data::Placed => None,
+                };
+            }
+            if scatter.is_none() {
+                place(to, data);
+            }
+            self.check_owned(to, len);
+        }
+        if let Some(q) = self.qps.get_mut(qpn) {
+            q.psn = q.psn.wrapping_add(packets) & 0xff_ffff;
+        }
+        self.complete_send(qpn, w, bytes, scatter.as_deref());
+        self.check_drained(qpn);
+        Progress::Done
+    }
+
+    fn receiver_not_ready(&mut self, qpn: u32, w: &Wqe, code: u8) -> Progress {
+        let now = self.now();
+        let Some(q) = self.qps.get_mut(qpn) else { return Progress::Failed };
+        if q.rnr_left == 0 {
+            return self.failed(qpn, w, Syndrome::RnrRetryExceeded);
+        }
+        if q.attr.rnr_retry != 7 {
+            q.rnr_left -= 1;
+        }
+        let wait = RNR_NS.get(usize::from(code & 31)).copied().unwrap_or(0);
+        self.set_wait(qpn, Wait::Rnr, Some(now + wait));
+        Progress::Waiting
+    }
+
+    /// The QP's deadline passed.
+    pub(crate) fn timer_fired(&mut self, qpn: u32) {
+        let Some(q) = self.qps.get_mut(qpn) else { return };
+        let wait = q.wait;
+        q.wait = Wait::Nothing;
+        q.deadline = u64::MAX;
+        let index = q.sq_next;
+        match wait {
+            Wait::Nothing => return,
+            Wait::Rnr => {}
+            Wait::Timeout | Wait::Answer if !q.kind.is_reliable() => {
+                // No answer is owed: the message is gone.
+                q.transmission = q.transmission.wrapping_add(1);
+                if let Ok(w) = wqe::read(q, qpn, index) {
+                    self.complete_send(qpn, &w, 0, None);
+                }
+            }
+            Wait::Timeout | Wait::Answer => {
+                q.transmission = q.transmission.wrapping_add(1);
+                if q.retries_left == 0 {
+                    let (opcode, units) = wqe::peek(q, index);
+                    let blocks = u16::try_from(units.div_ceil(4).max(1)).unwrap_or(1);
+                    return self.fail_send(qpn, index, blocks, opcode, Syndrome::RetryExceeded);
+                }
+                q.retries_left -= 1;
+                self.stats.retries += 1;
+            }
+        }
+        self.run_sq(qpn);
+    }
+
+    /// An answer came over the fabric.
+    pub(crate) fn answered(&mut self, qpn: u32, transmission: u32, answer: Answer) {
+        let Some(q) = self.qps.get(qpn) else { return };
+        if q.wait != Wait::Answer || q.transmission != transmission {
+            return;
+        }
+        let index = q.sq_next;
+        let Ok(w) = wqe::read(q, qpn, index) else { return };
+        let mtu = q.path_mtu();
+        self.set_wait(qpn, Wait::Nothing, None);
+        let Some(payload) = self.gather(qpn, &w) else { return };
+        let len = match &payload {
+            Payload::Spans(_, s) => mem::total(s),
+            Payload::Bytes(b) => b.len() as u64,
+        };
+        let packets = u32::try_from(len.div_ceil(mtu).max(1)).unwrap_or(1);
+        if let Progress::Done = self.conclude_inner(qpn, &w, Some((&payload, len, packets)), answer) {
+            self.run_sq(qpn);
+        }
+    }
+}
+
+fn place(to: &[Span], data: &Data) {
+    match data {
+        Data::Spans(from) => {
+            mem::transfer(Space::Own, to, Space::Own, from);
+        }
+        Data::Bytes(b) => {
+            mem::scatter(Space::Own, to, b);
+        }
+        Data::None | Data::Placed => {}
+    }
+}

@@ -1,0 +1,103 @@
+//! Event channels: pipes that the application reads, polls and waits on as it likes.
+//!
+//! # Safety
+//!
+//! Only descriptors that this module made are used; buffers are local and passed with their lengths.
+#![expect(unsafe_code, reason = "system calls on pipes")]
+
+use crate::interpose::fds::{self, Kind};
+use crate::interpose::real;
+use std::os::fd::RawFd;
+
+/// A channel. The application owns the reading end.
+#[derive(Debug)]
+pub(crate) struct Channel {
+    pub(crate) read: RawFd,
+    write: RawFd,
+    /// Bytes of a message.
+    size: usize,
+    /// CQs that send to it.
+    pub(crate) uses: u32,
+}
+
+impl Channel {
+    /// A new channel for messages of `size` bytes.
+    pub(crate) fn new(size: usize) -> Result<Self, i32> {
+        let mut f = [0; 2];
+        // SAFETY: room for two descriptors.
+        if unsafe { libc::pipe2(f.as_mut_ptr(), libc::O_CLOEXEC) } != 0 {
+            return Err(real::errno());
+        }
+        let [read, write] = f;
+        // SAFETY: the descriptor just made. The device never blocks.
+        unsafe { libc::fcntl(write, libc::F_SETFL, libc::O_NONBLOCK) };
+        Ok(Self { read, write, size, uses: 0 })
+    }
+
+    /// Lets calls on the reading end find the channel.
+    pub(crate) fn publish(&self, number: u32) {
+        fds::set(self.read, Kind::Channel(number));
+    }
+
+    /// Sends a message. False if the reader is too far behind.
+    pub(crate) fn send(&self, message: &[u8]) -> bool {
+        // SAFETY: the message's bytes and length.
+        let n = unsafe { libc::write(self.write, message.as_ptr().cast(), message.len()) };
+        usize::try_from(n).is_ok_and(|n| n == message.len())
+    }
+
+    /// Takes unread messages that start with `head` out. They count as never sent.
+    pub(crate) fn withdraw(&self, head: u64) -> u32 {
+        let mut pending = 0;
+        // SAFETY: asks for a number of bytes.
+        if unsafe { real::ioctl(self.read, libc::FIONREAD, (&raw mut pending).cast()) } != 0 {
+            return 0;
+        }
+        let mut all = vec![0u8; usize::try_from(pending).unwrap_or(0)];
+        if all.is_empty() {
+            return 0;
+        }
+        // SAFETY: the buffer and its length; that much is there to read, so this doesn't block.
+        let n = unsafe { libc::read(self.read, all.as_mut_ptr().cast(), all.len()) };
+        all.truncate(usize::try_from(n).unwrap_or(0));
+        let mut taken = 0;
+        for m in all.chunks_exact(self.size) {
+            if m.first_chunk::<8>() == Some(&head.to_ne_bytes()) {
+                taken += 1;
+            } else {
+                self.send(m);
+            }
+        }
+        taken
+    }
+}
+
+impl Drop for Channel {
+    fn drop(&mut self) {
+        // SAFETY: our end. The application closes its own.
+        unsafe { real::close(self.write) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn withdraws_only_what_is_meant() {
+        let c = Channel::new(8).unwrap();
+        for v in [1u64, 2, 1, 3] {
+            assert!(c.send(&v.to_ne_bytes()));
+        }
+        assert_eq!(c.withdraw(1), 2);
+        let mut b = [0u8; 16];
+        // SAFETY: the buffer and its length.
+        let n = unsafe { libc::read(c.read, b.as_mut_ptr().cast(), b.len()) };
+        assert_eq!(n, 16);
+        assert_eq!(&b[..8], &2u64.to_ne_bytes());
+        assert_eq!(&b[8..], &3u64.to_ne_bytes());
+        assert_eq!(c.withdraw(1), 0);
+        // SAFETY: the reading end, which nobody else owns here.
+        unsafe { libc::close(c.read) };
+    }
+}

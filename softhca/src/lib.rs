@@ -1,0 +1,25 @@
+//! `softhca`: a software ConnectX under the stock libibverbs and libmlx5.
+#![deny(unsafe_code)]
+
+mod bar;
+mod bits;
+mod check;
+mod config;
+mod engine;
+mod events;
+mod fabric;
+mod fault;
+mod hca;
+mod interpose;
+mod log;
+mod mem;
+mod model;
+mod objects;
+mod run;
+mod stats;
+mod uverbs;
+
+pub use bits::Syndrome;
+pub use config::{Config, Device, Gid, GidKind, Limits, Link, LogTarget, MAX_DEVICES, Mode};
+pub use hca::{Error, Hca};
+pub use stats::Stats;

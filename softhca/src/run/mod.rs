@@ -1,0 +1,247 @@
+//! The device's life in a process: start, open, commands, close; and who makes it work.
+//!
+//! # Safety
+//!
+//! The functions here serve intercepted C calls: pointers are the caller's arguments of the call being served.
+#![expect(unsafe_code, reason = "serves C calls")]
+
+use crate::bar::Bar;
+use crate::config::Config;
+use crate::interpose::fds::{self, Kind};
+use crate::interpose::{real, sysfs};
+use crate::model::{self, Model};
+use crate::objects::Context;
+use crate::uverbs::{Call, attrs::Attrs};
+use libc::{c_int, c_void};
+use std::sync::Once;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Starts the device. An error if it runs with another configuration.
+pub(crate) fn start(config: Config) -> Result<(), String> {
+    let config = config.complete()?;
+    let mut guard = model::lock();
+    if let Some(m) = guard.as_ref() {
+        return if m.config == config {
+            Ok(())
+        } else {
+            Err("the software HCA of this process runs with another configuration".to_owned())
+        };
+    }
+    crate::check::trap::prepare(config.mode)?;
+    let m = Model::new(config)?;
+    let facts: Vec<_> = m.devices.iter().map(|d| sysfs::Facts { guid: d.guid, gids: d.gids.clone() }).collect();
+    sysfs::install(&m.config, &facts);
+    *guard = Some(m);
+    Ok(())
+}
+
+/// Whether this code is a library that was preloaded (or the environment asks for the device).
+fn wanted() -> bool {
+    if let Ok(v) = std::env::var("SOFTHCA") {
+        return v == "1";
+    }
+    // SAFETY: an address of this library and room for the answer, whose file name is a C string.
+    unsafe {
+        let mut info: libc::Dl_info = std::mem::zeroed();
+        let here = wanted as *const c_void;
+        if libc::dladdr(here, &raw mut info) == 0 || info.dli_fname.is_null() {
+            return false;
+        }
+        let name = std::ffi::CStr::from_ptr(info.dli_fname).to_string_lossy();
+        name.rsplit('/').next().is_some_and(|f| f.starts_with("libsofthca") && f.contains(".so"))
+    }
+}
+
+/// In a preloaded library: starts the device when the program first looks for one.
+pub(crate) fn activate_from_env() {
+    static ONCE: Once = Once::new();
+    static BUSY: AtomicBool = AtomicBool::new(false);
+    // Starting up may open files itself.
+    if ONCE.is_completed() || BUSY.swap(true, Ordering::AcqRel) {
+        return;
+    }
+    ONCE.call_once(|| {
+        if sysfs::tree().is_none() && wanted() {
+            if let Err(e) = Config::from_env().and_then(start) {
+                eprintln!("softhca: {e}");
+            }
+        }
+    });
+    BUSY.store(false, Ordering::Release);
+}
+
+/// Opens device `dev`; gives the command descriptor.
+pub(crate) fn open_device(dev: u32) -> Result<c_int, c_int> {
+    let mode = libc::O_RDWR | libc::O_CLOEXEC;
+    // SAFETY: a constant path; makes a new descriptor.
+    let fd = unsafe { real::open(c"/dev/null".as_ptr(), mode, 0) };
+    if fd < 0 {
+        return Err(real::errno());
+    }
+    let close = |e| {
+        // SAFETY: the descriptor just made.
+        unsafe { real::close(fd) };
+        Err(e)
+    };
+    // SAFETY: duplicates the descriptor just made.
+    let keep = unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 3) };
+    if keep < 0 {
+        return close(real::errno());
+    }
+    let made = Bar::new().and_then(|bar| {
+        model::with(|m| {
+            let dev = dev as usize;
+            m.device(dev)?;
+            Ok(m.contexts.insert(Context::new(dev, bar, keep)))
+        })
+        .unwrap_or(Err(libc::ENODEV))
+    });
+    match made {
+        Ok(ctx) if fds::set(fd, Kind::Command(ctx)) => {
+            pump::start_service();
+            Ok(fd)
+        }
+        Ok(_) => close(libc::EMFILE),
+        Err(e) => {
+            // SAFETY: the duplicate made above.
+            unsafe { real::close(keep) };
+            close(e)
+        }
+    }
+}
+
+/// The context whose command descriptor `fd` is, or is a duplicate of.
+pub(crate) fn context_of(fd: c_int) -> Option<u32> {
+    match fds::get(fd) {
+        Some(Kind::Command(ctx)) => return Some(ctx),
+        Some(_) => return None,
+        None => {}
+    }
+    sysfs::tree()?;
+    let found = model::with(|m| m.contexts.iter().find(|(_, c)| is_same_file(fd, c.keep)).map(|(n, _)| n))??;
+    fds::set(fd, Kind::Command(found));
+    Some(found)
+}
+
+/// Whether two descriptors are one open file.
+fn is_same_file(a: c_int, b: c_int) -> bool {
+    const KCMP_FILE: c_int = 0;
+    // SAFETY: compares two of this process's descriptors.
+    unsafe {
+        let pid = libc::getpid();
+        libc::syscall(libc::SYS_kcmp, pid, pid, KCMP_FILE, a, b) == 0
+    }
+}
+
+/// The device whose command descriptor `fd` is.
+pub(crate) fn device_of(fd: c_int) -> Option<u32> {
+    let ctx = context_of(fd)?;
+    let dev = model::with(|m| m.contexts.get(ctx).map(|c| c.dev))??;
+    u32::try_from(dev).ok()
+}
+
+/// A descriptor of ours is being closed (and is forgotten already).
+pub(crate) fn closing(fd: c_int, kind: Kind) {
+    match kind {
+        Kind::Sysfs(_) => {}
+        Kind::Channel(n) => {
+            model::with(|m| m.close_channel(n));
+        }
+        Kind::Command(ctx) => {
+            if fds::any(kind) {
+                return;
+            }
+            model::with(|m| {
+                let Some(keep) = m.contexts.get(ctx).map(|c| c.keep) else { return };
+                // A duplicate that no call has come by yet keeps the context alive.
+                let alive = (0..1024).find(|f| *f != fd && *f != keep && is_same_file(*f, keep));
+                match alive {
+                    Some(f) => {
+                        fds::set(f, kind);
+                    }
+                    None => m.close_context(ctx),
+                }
+            });
+        }
+    }
+}
+
+/// Serves a uverbs command.
+pub(crate) fn uverbs(ctx: u32, arg: *mut c_void) -> c_int {
+    // SAFETY: the argument of the ioctl being served.
+    let attrs = unsafe { Attrs::new(arg) };
+    let done = model::with(|model| {
+        if let Some(e) = model.faults.on_verb() {
+            model.log(|| format!("verb fails by a fault: errno {e}"));
+            return Err(e);
+        }
+        let r = Call { model, ctx, attrs }.run();
+        if r.is_ok() && model.config.mode.is_real_time() {
+            model.step();
+        }
+        r
+    });
+    match done {
+        Some(Ok(())) => {
+            pump::wrap(attrs);
+            0
+        }
+        Some(Err(e)) => e,
+        None => libc::ENODEV,
+    }
+}
+
+/// Maps a page of a context.
+pub(crate) fn map_device(ctx: u32, addr: *mut c_void, len: usize, prot: c_int, offset: i64) -> *mut c_void {
+    let mapped = model::with(|m| {
+        let traps = m.config.mode.traps();
+        let Some(c) = m.contexts.get(ctx) else {
+            real::set_errno(libc::ENODEV);
+            return libc::MAP_FAILED;
+        };
+        let seen = if traps { prot & !libc::PROT_WRITE | libc::PROT_READ } else { prot };
+        let is_register = prot & libc::PROT_WRITE != 0;
+        let (p, page) = c.bar.map(addr, len, if is_register { seen } else { prot }, offset);
+        if let (true, true, Some(page)) = (traps, p != libc::MAP_FAILED, page) {
+            crate::check::trap::watch_page(p.expose_provenance(), ctx, page);
+        }
+        p
+    });
+    mapped.unwrap_or(libc::MAP_FAILED)
+}
+
+/// Device and inode of an open file.
+pub(crate) fn inode_of(fd: c_int) -> Option<(u64, u64)> {
+    // SAFETY: room for the answer.
+    unsafe {
+        let mut st: libc::stat = std::mem::zeroed();
+        (real::fstat(fd, &raw mut st) == 0).then_some((st.st_dev, st.st_ino))
+    }
+}
+
+pub(crate) mod pump;
+pub(crate) mod service;
+mod teardown;
+
+/// One pass of the device.
+pub(crate) fn step() -> bool {
+    model::with(Model::step).unwrap_or(false)
+}
+
+/// Closes a descriptor of our own.
+fn close_quietly(fd: c_int) {
+    // SAFETY: a descriptor that only this crate uses.
+    unsafe { real::close(fd) };
+}
+
+/// Whether the process may set privileged Q_Keys.
+pub(crate) fn is_privileged() -> bool {
+    // SAFETY: no arguments, no effects.
+    unsafe { libc::geteuid() == 0 }
+}
+
+/// Runs `f` when the process ends normally.
+pub(crate) fn at_exit(f: extern "C" fn()) {
+    // SAFETY: a function that stays; it only touches memory that stays.
+    unsafe { libc::atexit(f) };
+}

@@ -1,0 +1,70 @@
+//! The kernel's side of the uverbs interface: what an `ioctl(RDMA_VERBS_IOCTL)` means.
+
+pub(crate) mod abi;
+mod ah;
+pub(crate) mod attrs;
+mod cq;
+mod device;
+mod mr;
+mod pd;
+mod qp;
+mod srq;
+mod write;
+
+use crate::model::Model;
+use abi::ids as id;
+use attrs::Attrs;
+use libc::c_int;
+
+/// How a command ended: an errno on failure.
+pub(crate) type Outcome = Result<(), c_int>;
+
+/// One command of one context.
+pub(crate) struct Call<'a> {
+    pub(crate) model: &'a mut Model,
+    pub(crate) ctx: u32,
+    pub(crate) attrs: Attrs,
+}
+
+impl Call<'_> {
+    /// Executes the command.
+    pub(crate) fn run(&mut self) -> Outcome {
+        let (object, method) = self.attrs.command();
+        let done = match (object, method) {
+            (id::DEVICE, id::INVOKE_WRITE) => self.invoke_write(),
+            (id::DEVICE, id::QUERY_PORT) => self.query_port(),
+            (id::DEVICE, id::GET_CONTEXT) => self.get_context(),
+            (id::DEVICE, id::QUERY_CONTEXT) => self.query_context(),
+            (id::DEVICE, id::QUERY_GID_TABLE) => self.query_gid_table(),
+            (id::DEVICE, id::QUERY_GID_ENTRY) => self.query_gid_entry(),
+            (id::ASYNC_EVENT, 0) => self.alloc_async_fd(),
+            (id::PD, 0) => self.dealloc_pd(),
+            (id::PD, id::PD_QUERY) => self.query_pd(),
+            (id::MR, id::MR_DESTROY) => self.dereg_mr(),
+            (id::MR, id::QUERY_MR) => self.query_mr(),
+            // Device memory, advice (ODP) and dmabuf are not modelled: a device without the feature says so.
+            (id::MR, _) => Err(libc::EOPNOTSUPP),
+            (id::MW, 0) => self.dealloc_mw(),
+            (id::XRCD, 0) => self.close_xrcd(),
+            (id::AH, 0) => self.destroy_ah(),
+            (id::CQ, 0) => self.create_cq(),
+            (id::CQ, 1) => self.destroy_cq(),
+            (id::SRQ, 0) => self.create_srq(),
+            (id::SRQ, 1) => self.destroy_srq(),
+            (id::QP, 0) => self.create_qp(),
+            (id::QP, 1) => self.destroy_qp(),
+            (id::UAR, id::UAR_ALLOC) => self.alloc_uar(),
+            (id::UAR, id::UAR_FREE) => self.free_uar(),
+            (id::DEVX | id::DEVX_OBJ | id::DEVX_UMEM | id::VAR | id::PP, _) => Err(libc::EOPNOTSUPP),
+            (id::DM | id::FLOW | id::FLOW_ACTION | id::COUNTERS | id::WQ | id::RWQ_IND_TBL, _) => {
+                Err(libc::EOPNOTSUPP)
+            }
+            _ => Err(libc::EPROTONOSUPPORT),
+        };
+        if let Err(e) = done {
+            let ctx = self.ctx;
+            self.model.log(|| format!("ctx {ctx} object {object:#x} method {method:#x}: errno {e}"));
+        }
+        done
+    }
+}
