@@ -111,6 +111,7 @@
 //! # Features
 //!
 //! * `serde`: `Serialize` and `Deserialize` for [`RemoteRegion`].
+//! * `mlx5`: the direct path to mlx5 devices, module `mlx5`.
 
 #![deny(unsafe_code)]
 
@@ -122,6 +123,8 @@ mod cq;
 mod device;
 mod dma;
 mod error;
+#[cfg(feature = "mlx5")]
+pub mod mlx5;
 mod mr;
 mod parent;
 mod pd;
@@ -134,9 +137,11 @@ pub use ah::{AddressHandle, GRH_LEN};
 pub use arena::{Arena, Peers, RegionArena};
 pub use context::{Context, GidEntry, GidType, LinkLayer, PortAttr, PortState};
 pub use cq::{
-    Arm, Bare, Completion, CompletionChannel, CompletionQueue, CompletionQueueBuilder, CqId, CqKind, Direct,
+    Arm, Bare, Completion, CompletionChannel, CompletionQueue, CompletionQueueBuilder, CqId, CqKind, PollCq,
     PollError, Tracked, WcError, WcOpcode, WcStatus, WorkCompletion,
 };
+#[cfg(feature = "mlx5")]
+pub use cq::Direct;
 pub use device::{AtomicCap, Device, DeviceAttr, DeviceList, Devices, NodeType, TransportType, devices};
 pub use error::{CloseError, Error, Refused, Result, TransitionError, VerbError};
 #[doc(no_inline)]

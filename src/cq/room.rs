@@ -17,7 +17,7 @@ pub(crate) struct Room {
 }
 
 impl Room {
-    pub(super) fn new(capacity: u32, overcommit: bool) -> Self {
+    pub(crate) fn new(capacity: u32, overcommit: bool) -> Self {
         Self { capacity, overcommit, promised: AtomicU32::new(0), left_behind: AtomicU32::new(0) }
     }
 
@@ -58,13 +58,13 @@ impl Room {
 
     /// How much is left behind. To be read before a poll.
     #[inline(always)]
-    pub(super) fn left_behind(&self) -> u32 {
+    pub(crate) fn left_behind(&self) -> u32 {
         self.left_behind.load(Ordering::Acquire)
     }
 
     /// A poll found the queue empty, before which `left` was left behind.
     #[cold]
-    pub(super) fn seen_empty(&self, left: u32) {
+    pub(crate) fn seen_empty(&self, left: u32) {
         // two pollers may have read the same number: each unit is freed once
         let freed = self
             .left_behind

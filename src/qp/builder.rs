@@ -15,10 +15,11 @@ use std::sync::Arc;
 use ibv_sys as sys;
 
 use super::core::{QpCore, Share};
+use super::link::Link;
 use super::state::Reset;
 use super::transport::Transport;
 use super::{Backend, Basic, Extended, QueuePair};
-use crate::cq::{CompletionQueue, Room};
+use crate::cq::CompletionQueue;
 use crate::error::{Error, Result, VerbError};
 use crate::parent::Parent;
 use crate::pd::{Posting, ProtectionDomain};
@@ -55,7 +56,7 @@ impl QpCaps {
         }
     }
 
-    fn to_c(self) -> sys::ibv_qp_cap {
+    pub(super) fn to_c(self) -> sys::ibv_qp_cap {
         sys::ibv_qp_cap {
             max_send_wr: self.send_depth,
             max_recv_wr: self.recv_depth,
@@ -64,6 +65,12 @@ impl QpCaps {
             max_inline_data: self.inline,
         }
     }
+}
+
+/// Requests that the rings of a new queue pair really have room for.
+pub(super) struct Depths {
+    pub(super) send: u32,
+    pub(super) recv: u32,
 }
 
 /// How to make a [`QueuePair`]: `ibv_qp_init_attr`.
@@ -83,11 +90,11 @@ impl QpCaps {
 /// ```
 #[must_use = "`build` makes the queue pair"]
 pub struct QueuePairBuilder<'a, T: Transport, B: Backend = Basic> {
-    pd: Parent<'a, ProtectionDomain<'a>>,
-    send_cq: Parent<'a, CompletionQueue<'a>>,
-    recv_cq: Parent<'a, CompletionQueue<'a>>,
-    caps: QpCaps,
-    signal_all: bool,
+    pub(super) pd: Parent<'a, ProtectionDomain<'a>>,
+    pub(super) send_cq: Parent<'a, CompletionQueue<'a, B::Cq>>,
+    pub(super) recv_cq: Parent<'a, CompletionQueue<'a, B::Cq>>,
+    pub(super) caps: QpCaps,
+    pub(super) signal_all: bool,
     _makes: PhantomData<(T, B)>,
 }
 
@@ -99,15 +106,7 @@ impl<'a, T: Transport> QueuePairBuilder<'a, T, Basic> {
         send_cq: impl Into<Parent<'a, CompletionQueue<'a>>>,
         recv_cq: impl Into<Parent<'a, CompletionQueue<'a>>>,
     ) -> Self {
-        let caps = QpCaps { send_depth: 16, recv_depth: 16, send_sges: 1, recv_sges: 1, inline: 0 };
-        Self {
-            pd: pd.into(),
-            send_cq: send_cq.into(),
-            recv_cq: recv_cq.into(),
-            caps,
-            signal_all: false,
-            _makes: PhantomData,
-        }
+        Self::of(pd.into(), send_cq.into(), recv_cq.into())
     }
 
     /// Posts shall go by `ibv_wr_*`.
@@ -141,7 +140,7 @@ impl<'a, T: Transport> QueuePairBuilder<'a, T, Basic> {
                 let qp = unsafe { sys::ibv_create_qp(this.pd.as_ptr(), &raw mut attr) };
                 (qp, attr.cap)
             },
-            |_, _| Ok(()),
+            |_, _, _| Ok(((), ())),
         )
     }
 }
@@ -177,7 +176,7 @@ impl<'a, T: Transport> QueuePairBuilder<'a, T, Extended> {
                 let qp = unsafe { sys::ibv_create_qp_ex(this.pd.context().as_ptr(), &raw mut attr) };
                 (qp, attr.cap)
             },
-            |qp, limits| {
+            |qp, limits, _| {
                 // SAFETY: the queue pair is new and alive.
                 if !unsafe { has_all_pointers::<T>(qp.as_ptr()) } {
                     return Err(VerbError::new("ibv_create_qp_ex", libc::EOPNOTSUPP, T::NAME).into());
@@ -185,13 +184,22 @@ impl<'a, T: Transport> QueuePairBuilder<'a, T, Extended> {
                 if is_rxe {
                     limits.max_send_sge = 1;
                 }
-                Ok(())
+                Ok(((), ()))
             },
         )
     }
 }
 
 impl<'a, T: Transport, B: Backend> QueuePairBuilder<'a, T, B> {
+    pub(super) fn of(
+        pd: Parent<'a, ProtectionDomain<'a>>,
+        send_cq: Parent<'a, CompletionQueue<'a, B::Cq>>,
+        recv_cq: Parent<'a, CompletionQueue<'a, B::Cq>>,
+    ) -> Self {
+        let caps = QpCaps { send_depth: 16, recv_depth: 16, send_sges: 1, recv_sges: 1, inline: 0 };
+        Self { pd, send_cq, recv_cq, caps, signal_all: false, _makes: PhantomData }
+    }
+
     /// How many sends can be outstanding.
     pub fn send_depth(mut self, requests: u32) -> Self {
         self.caps.send_depth = requests;
@@ -231,7 +239,7 @@ impl<'a, T: Transport, B: Backend> QueuePairBuilder<'a, T, B> {
     /// How many entries the queues will claim of the send and the receive completion queue (of one, if they are the
     /// same, both): what to make those with, at least.
     pub fn cq_entries(&self) -> (u32, u32) {
-        (Room::for_depth(self.caps.send_depth), Room::for_depth(self.caps.recv_depth))
+        B::cq_entries::<T>(&self.caps)
     }
 
     fn check(&self) -> Result<()> {
@@ -251,11 +259,11 @@ impl<'a, T: Transport, B: Backend> QueuePairBuilder<'a, T, B> {
     }
 
     /// Everything around the creating call.
-    fn make(
+    pub(super) fn make(
         self,
         verb: &'static str,
         create: impl FnOnce(&Self) -> (*mut sys::ibv_qp, sys::ibv_qp_cap),
-        accept: impl FnOnce(NonNull<sys::ibv_qp>, &mut Limits) -> Result<()>,
+        accept: impl FnOnce(NonNull<sys::ibv_qp>, &mut Limits, &mut Depths) -> Result<(B::Queues, B::Link)>,
     ) -> Result<QueuePair<'a, T, Reset, B>> {
         self.check()?;
         self.pd.claim(Posting::Borrowed)?;
@@ -272,23 +280,29 @@ impl<'a, T: Transport, B: Backend> QueuePairBuilder<'a, T, B> {
         // SAFETY: `qp` is new, or null with errno set.
         let raw = unsafe { Raw::new(verb, qp, || format!("{}, {:?}", T::NAME, self.caps)) };
         let made = raw.and_then(|raw| {
-            // a provider that tells its real sizes may have made larger rings than were counted on
-            send.grow(cap.max_send_wr)?;
-            recv.grow(cap.max_recv_wr)?;
             let mut limits = Limits {
                 context: self.pd.context().as_ptr(),
                 max_send_sge: cap.max_send_sge,
                 max_recv_sge: cap.max_recv_sge,
                 max_inline: cap.max_inline_data,
             };
-            accept(raw.as_non_null(), &mut limits)?;
-            Ok((raw, limits))
+            let mut depths = Depths { send: cap.max_send_wr, recv: cap.max_recv_wr };
+            let (queues, link) = accept(raw.as_non_null(), &mut limits, &mut depths)?;
+            // a provider that tells its real sizes may have made larger rings than were counted on
+            if let Err(error) = send.grow(depths.send).and_then(|()| recv.grow(depths.recv)) {
+                link.retired();
+                // before what it was made in
+                drop(raw);
+                return Err(error);
+            }
+            Ok((raw, limits, queues, link))
         });
         match made {
-            Ok((raw, limits)) => Ok(QueuePair {
+            Ok((raw, limits, queues, link)) => Ok(QueuePair {
                 qp: raw.as_non_null(),
                 limits,
-                core: Arc::new(QpCore::new(raw, send, recv, self.pd)),
+                queues,
+                core: Arc::new(QpCore::new(raw, link, send, recv, self.pd)),
                 _is: PhantomData,
                 _invariant: PhantomData,
             }),

@@ -14,20 +14,22 @@ use ibv_sys as sys;
 
 use super::change::Change;
 use super::state::QpState;
-use crate::cq::CompletionQueue;
+use super::link::Link;
+use super::{Backend, Basic};
+use crate::cq::{CompletionQueue, CqKind};
 use crate::error::Result;
 use crate::parent::Parent;
 use crate::pd::ProtectionDomain;
 use crate::raw::{Raw, check};
 
 /// A completion queue with what was promised of its [room](crate::cq::Room).
-pub(super) struct Share<'a> {
-    cq: Parent<'a, CompletionQueue<'a>>,
+pub(super) struct Share<'a, K: CqKind> {
+    cq: Parent<'a, CompletionQueue<'a, K>>,
     promised: u32,
 }
 
-impl<'a> Share<'a> {
-    pub(super) fn new(cq: Parent<'a, CompletionQueue<'a>>, needed: u32) -> Result<Self> {
+impl<'a, K: CqKind> Share<'a, K> {
+    pub(super) fn new(cq: Parent<'a, CompletionQueue<'a, K>>, needed: u32) -> Result<Self> {
         cq.room().promise(needed)?;
         Ok(Self { cq, promised: needed })
     }
@@ -50,22 +52,28 @@ impl<'a> Share<'a> {
 }
 
 /// The C object with its parents.
-pub(crate) struct QpCore<'a> {
+pub(crate) struct QpCore<'a, B: Backend = Basic> {
     raw: Raw<sys::ibv_qp>,
     // after `raw`: the queue pair goes before its parents
-    send: Share<'a>,
-    recv: Share<'a>,
+    link: B::Link,
+    send: Share<'a, B::Cq>,
+    recv: Share<'a, B::Cq>,
     pd: Parent<'a, ProtectionDomain<'a>>,
 }
 
-impl<'a> QpCore<'a> {
+impl<'a, B: Backend> QpCore<'a, B> {
     pub(super) fn new(
         raw: Raw<sys::ibv_qp>,
-        send: Share<'a>,
-        recv: Share<'a>,
+        link: B::Link,
+        send: Share<'a, B::Cq>,
+        recv: Share<'a, B::Cq>,
         pd: Parent<'a, ProtectionDomain<'a>>,
     ) -> Self {
-        Self { raw, send, recv, pd }
+        Self { raw, link, send, recv, pd }
+    }
+
+    pub(super) fn link(&self) -> &B::Link {
+        &self.link
     }
 
     pub(super) fn pd(&self) -> &ProtectionDomain<'a> {
@@ -97,24 +105,32 @@ impl<'a> QpCore<'a> {
 
     /// `ibv_destroy_qp`. What it completed may still be in the completion queues.
     pub(super) fn destroy(&mut self) -> Result<()> {
+        if !self.raw.is_alive() {
+            return Ok(());
+        }
+        if B::Link::NEEDS_RESET {
+            self.modify(QpState::ERROR, QpState::RESET, Change::default())?;
+        }
+        self.link.retired();
         self.raw.destroy()?;
         self.send.leave_behind();
         self.recv.leave_behind();
-        (self.send.promised, self.recv.promised) = (0, 0);
+        self.link.destroyed();
         Ok(())
     }
 }
 
-impl Drop for QpCore<'_> {
+impl<B: Backend> Drop for QpCore<'_, B> {
     fn drop(&mut self) {
         if let Err(error) = self.destroy() {
-            // `raw` tries again, and leaks it; its entries stay promised, since it may complete requests for ever
+            // its entries stay promised, since it may complete requests for ever
+            self.raw.leak();
             tracing::error!(%error, qp_num = self.qp_num(), "a queue pair could not be destroyed");
         }
     }
 }
 
-impl fmt::Debug for QpCore<'_> {
+impl<B: Backend> fmt::Debug for QpCore<'_, B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("QpCore").field("qp_num", &self.qp_num()).finish_non_exhaustive()
     }

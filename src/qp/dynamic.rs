@@ -6,7 +6,7 @@ use super::attr::{Attr, Connection, change_of};
 use super::change::Change;
 use super::state::{QpState, Rts, State};
 use super::transport::{Connected, Datagram, Transport};
-use super::{Backend, Basic, Extended, QpAttr, QueuePair};
+use super::{Backend, Basic, Extended, QpAttr, QueuePair, Verbs};
 use crate::error::{CloseError, Error, Result};
 use crate::wr::{PostError, Recv, Scatter, SendRequest};
 
@@ -111,19 +111,6 @@ impl<'a, T: Transport, B: Backend> DynQueuePair<'a, T, B> {
         self.qp.close().map_err(|refused| refused.map(|qp| Self { qp, state }))
     }
 
-    /// As [`QueuePair::post_recv`]: in every state but RESET.
-    ///
-    /// # Errors
-    ///
-    /// [`PostError::WrongState`] in RESET, and those of [`QueuePair::post_recv`].
-    #[inline]
-    pub fn post_recv<D: Scatter<'a>>(&self, request: Recv<D>) -> Result<(), PostError> {
-        if self.state == QpState::RESET {
-            return Err(PostError::WrongState { state: self.state });
-        }
-        self.qp.post_recv(request)
-    }
-
     fn step(&mut self, from: QpState, to: QpState, attr: &impl Attr) -> Result<()> {
         if self.state != from {
             let expected = match from {
@@ -136,7 +123,7 @@ impl<'a, T: Transport, B: Backend> DynQueuePair<'a, T, B> {
     }
 
     fn go(&mut self, to: QpState, change: Change) -> Result<()> {
-        self.qp.core.modify(self.state, to, change)?;
+        self.qp.change(self.state, to, change)?;
         self.state = to;
         Ok(())
     }
@@ -148,6 +135,21 @@ impl<'a, T: Transport, B: Backend> DynQueuePair<'a, T, B> {
                 tracing::error!(%error, "a queue pair could not be reset after a failed transition");
             }
         })
+    }
+}
+
+impl<'a, T: Transport, B: Verbs> DynQueuePair<'a, T, B> {
+    /// As [`QueuePair::post_recv`]: in every state but RESET.
+    ///
+    /// # Errors
+    ///
+    /// [`PostError::WrongState`] in RESET, and those of [`QueuePair::post_recv`].
+    #[inline]
+    pub fn post_recv<D: Scatter<'a>>(&self, request: Recv<D>) -> Result<(), PostError> {
+        if self.state == QpState::RESET {
+            return Err(PostError::WrongState { state: self.state });
+        }
+        self.qp.post_recv(request)
     }
 }
 
@@ -201,6 +203,35 @@ impl<'a, T: Transport> DynQueuePair<'a, T, Extended> {
             return Err(PostError::WrongState { state: self.state });
         }
         self.qp.post(request)
+    }
+}
+
+#[cfg(feature = "mlx5")]
+impl<'a, T: Transport> DynQueuePair<'a, T, crate::cq::Direct> {
+    /// As [`QueuePair::post`]: in RTS.
+    ///
+    /// # Errors
+    ///
+    /// As with the basic backend.
+    #[inline]
+    pub fn post<R: SendRequest<'a, T>>(&mut self, request: R) -> Result<(), PostError> {
+        if self.state != QpState::RTS {
+            return Err(PostError::WrongState { state: self.state });
+        }
+        self.qp.post(request)
+    }
+
+    /// As [`QueuePair::post_recv`]: in every state but RESET.
+    ///
+    /// # Errors
+    ///
+    /// [`PostError::WrongState`] in RESET, and those of [`QueuePair::post_recv`].
+    #[inline]
+    pub fn post_recv<D: Scatter<'a>>(&mut self, request: Recv<D>) -> Result<(), PostError> {
+        if self.state == QpState::RESET {
+            return Err(PostError::WrongState { state: self.state });
+        }
+        self.qp.post_recv(request)
     }
 }
 

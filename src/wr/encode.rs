@@ -38,7 +38,7 @@ pub trait Encode: Sized {
     fn ud(self, to: &Address<'_>) -> Result<Self, PostError>;
 
     /// One element.
-    fn slice(self, data: &MrSlice<'_>) -> Self::Done;
+    fn slice(self, data: &MrSlice<'_>) -> Result<Self::Done, PostError>;
     /// Several elements, or none.
     fn slices(self, data: &[MrSlice<'_>]) -> Result<Self::Done, PostError>;
     /// Bytes to be copied into the request.
@@ -60,7 +60,7 @@ pub(crate) struct Limits {
 
 impl Limits {
     #[inline(always)]
-    pub(super) fn send_sges(&self, asked: usize) -> Result<(), PostError> {
+    pub(crate) fn send_sges(&self, asked: usize) -> Result<(), PostError> {
         if asked <= self.max_send_sge as usize {
             Ok(())
         } else {
@@ -69,7 +69,7 @@ impl Limits {
     }
 
     #[inline(always)]
-    pub(super) fn recv_sges(&self, asked: usize) -> Result<(), PostError> {
+    pub(crate) fn recv_sges(&self, asked: usize) -> Result<(), PostError> {
         if asked <= self.max_recv_sge as usize {
             Ok(())
         } else {
@@ -78,7 +78,7 @@ impl Limits {
     }
 
     #[inline(always)]
-    pub(super) fn inline(&self, asked: usize) -> Result<(), PostError> {
+    pub(crate) fn inline(&self, asked: usize) -> Result<(), PostError> {
         if asked <= self.max_inline as usize {
             Ok(())
         } else {
@@ -88,7 +88,7 @@ impl Limits {
 
     /// A provider takes any `ibv_ah` for one of its own, so another context's must not get there.
     #[inline(always)]
-    pub(super) fn address(&self, to: &Address<'_>) -> Result<(), PostError> {
+    pub(crate) fn address(&self, to: &Address<'_>) -> Result<(), PostError> {
         if to.ah.context_ptr() == self.context { Ok(()) } else { Err(PostError::OtherContext) }
     }
 }

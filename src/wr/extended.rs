@@ -97,10 +97,11 @@ impl Encode for Builder<'_> {
     }
 
     #[inline(always)]
-    fn slice(self, data: &MrSlice<'_>) {
+    fn slice(self, data: &MrSlice<'_>) -> Result<(), PostError> {
         let sge = data.as_sge();
         // SAFETY: as in `send`.
         unsafe { sys::ibv_wr_set_sge(self.qp, sge.lkey, sge.addr, sge.length) };
+        Ok(())
     }
 
     #[inline(always)]

@@ -50,7 +50,7 @@ impl<'a> Gather<'a> for MrSlice<'a> {
 
     #[inline(always)]
     fn put<E: Encode>(&self, to: E) -> Result<E::Done, PostError> {
-        Ok(to.slice(self))
+        to.slice(self)
     }
 }
 
@@ -167,7 +167,7 @@ impl<'a> Gather<'a> for MrU64<'a> {
 
     #[inline(always)]
     fn put<E: Encode>(&self, to: E) -> Result<E::Done, PostError> {
-        Ok(to.slice(self.as_slice()))
+        to.slice(self.as_slice())
     }
 }
 

@@ -27,7 +27,7 @@ impl<D> Recv<D> {
     }
 
     #[inline(always)]
-    pub(super) fn parts<'a>(&self) -> (u64, &D)
+    pub(crate) fn parts<'a>(&self) -> (u64, &D)
     where
         D: Scatter<'a>,
     {

@@ -152,9 +152,9 @@ pub fn fetch_add(into: MrU64<'_>, at: RemoteU64, add: u64) -> FetchAdd<MrU64<'_>
 /// Where a datagram goes.
 #[derive(Clone, Copy, Debug)]
 pub struct Address<'a> {
-    pub(super) ah: &'a AddressHandle<'a>,
-    pub(super) qpn: u32,
-    pub(super) qkey: u32,
+    pub(crate) ah: &'a AddressHandle<'a>,
+    pub(crate) qpn: u32,
+    pub(crate) qkey: u32,
 }
 
 /// A datagram with its destination, made by [`Send::to`].

@@ -1,0 +1,25 @@
+//! mlx5 direct.
+
+pub(crate) mod barrier;
+mod bits;
+mod cq;
+mod dv;
+mod mmio;
+mod poller;
+mod post;
+mod qp;
+mod ring;
+mod wc;
+mod wqe;
+
+pub use poller::Poller;
+pub use wc::{Completion, WorkCompletion};
+
+#[doc(hidden)]
+pub use cq::DirectCq;
+pub(crate) use dv::address_of;
+#[doc(hidden)]
+pub use qp::{DirectLink, DirectQueues};
+pub(crate) use qp::{create, lost, join, prepare, ring_sizes, take};
+#[doc(hidden)]
+pub use wqe::AddressBytes;

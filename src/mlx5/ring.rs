@@ -1,0 +1,227 @@
+//! Indices of queues: what is free, what is outstanding, which request a completion means. Pure: no pointers, and no
+//! unsafe.
+//!
+//! A queue has two sides that may be on two threads. The [`Producer`] is the posting side's own; the [`Lane`] is the
+//! polling side's, which tells the producer what became free through one word. Slots with what a completion gives back
+//! are shared; each is written by the producer while it owns the slot, and read by the consumer after the device has
+//! completed the request that was posted in it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+/// What is remembered of the request in a slot.
+#[derive(Debug, Default)]
+pub(super) struct Slot {
+    /// Its `wr_id`.
+    id: AtomicU64,
+    /// The index of the slot after it.
+    next: AtomicU32,
+}
+
+/// The polling side of a queue.
+#[derive(Debug)]
+#[repr(align(64))]
+pub(super) struct Lane {
+    slots: Arc<[Slot]>,
+    /// All before it is free, modulo 2¹⁶.
+    tail: AtomicU32,
+}
+
+/// The polling side of a queue pair's queues between two resets: what completions that name it are looked up in.
+///
+/// A queue that completes elsewhere is empty here.
+#[derive(Debug)]
+pub(super) struct Lanes {
+    /// The queue pair's number.
+    pub(super) number: u32,
+    pub(super) send: Lane,
+    pub(super) recv: Lane,
+    /// The queue pair was emptied or destroyed: see [`until`](Self::until).
+    retired: AtomicBool,
+    until: AtomicU32,
+}
+
+/// The posting side of a queue.
+#[derive(Debug)]
+pub(super) struct Producer {
+    slots: Arc<[Slot]>,
+    /// The slot to fill next.
+    head: u32,
+    /// The first slot that must not be filled.
+    limit: u32,
+}
+
+/// Both sides of a queue of `len` slots, which is a power of two, at most 2¹⁵, or 0.
+pub(super) fn queue(len: u32) -> (Producer, Lane) {
+    let slots: Arc<[Slot]> = (0..len).map(|_| Slot::default()).collect();
+    let lane = Lane { slots: Arc::clone(&slots), tail: AtomicU32::new(0) };
+    (Producer { slots, head: 0, limit: len }, lane)
+}
+
+#[inline(always)]
+fn slot(slots: &[Slot], index: u32) -> Option<&Slot> {
+    // a power of two
+    slots.get(index as usize & slots.len().wrapping_sub(1))
+}
+
+impl Producer {
+    /// The slot to fill next; counts on for ever.
+    #[inline(always)]
+    pub(super) fn head(&self) -> u32 {
+        self.head
+    }
+
+    /// How many slots it has.
+    pub(super) fn len(&self) -> u32 {
+        self.slots.len() as u32
+    }
+
+    /// Whether `slots` more can be filled. If not as far as is known here, asks `lane`.
+    #[inline(always)]
+    pub(super) fn has_room(&mut self, slots: u32, lane: &Lane) -> bool {
+        self.limit.wrapping_sub(self.head) >= slots || self.look_again(slots, lane)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn look_again(&mut self, slots: u32, lane: &Lane) -> bool {
+        // pairs with the Release in `complete`: the consumer has read the slots that it frees
+        let outstanding = self.head.wrapping_sub(lane.tail.load(Ordering::Acquire)) & 0xffff;
+        self.limit = self.head.wrapping_sub(outstanding).wrapping_add(self.slots.len() as u32);
+        self.limit.wrapping_sub(self.head) >= slots
+    }
+
+    /// Fills `slots` slots with one request. There must be room.
+    #[inline(always)]
+    pub(super) fn push(&mut self, id: u64, slots: u32) {
+        let next = self.head.wrapping_add(slots);
+        if let Some(slot) = slot(&self.slots, self.head) {
+            slot.id.store(id, Ordering::Relaxed);
+            slot.next.store(next, Ordering::Relaxed);
+        }
+        self.head = next;
+    }
+
+    /// Takes back what was pushed since `head` was read. Nothing of it may have reached the device.
+    #[cold]
+    pub(super) fn roll_back(&mut self, head: u32) {
+        self.head = head;
+    }
+}
+
+impl Lane {
+    /// The request in slot `counter` is done, with all before it. Gives its id.
+    #[inline(always)]
+    pub(super) fn complete(&self, counter: u16) -> u64 {
+        let Some(slot) = slot(&self.slots, counter.into()) else { return 0 };
+        let id = slot.id.load(Ordering::Relaxed);
+        // pairs with the Acquire in `look_again`
+        self.tail.store(slot.next.load(Ordering::Relaxed), Ordering::Release);
+        id
+    }
+}
+
+impl Lanes {
+    pub(super) fn new(number: u32, send: Lane, recv: Lane) -> Self {
+        Self { number, send, recv, retired: AtomicBool::new(false), until: AtomicU32::new(0) }
+    }
+
+    /// Nothing that the completion queue got from entry `until` on is of these queues any more: they are empty, and a
+    /// queue pair of the same number may come after them.
+    pub(super) fn retire(&self, until: u32) {
+        self.until.store(until, Ordering::Relaxed);
+        self.retired.store(true, Ordering::Release);
+    }
+
+    /// Whether they were [retired](Self::retire).
+    #[inline(always)]
+    pub(super) fn is_retired(&self) -> bool {
+        self.retired.load(Ordering::Relaxed)
+    }
+
+    /// Whether entry `index` of the completion queue can be theirs, if it names their number.
+    pub(super) fn covers(&self, index: u32) -> bool {
+        // pairs with the Release in `retire`
+        !self.retired.load(Ordering::Acquire) || is_before(index, self.until.load(Ordering::Relaxed))
+    }
+}
+
+/// Whether entry `index` of a completion queue comes before entry `of`; both count on for ever, modulo 2³².
+#[inline(always)]
+pub(super) fn is_before(index: u32, of: u32) -> bool {
+    index.wrapping_sub(of) >= 1 << 31
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::VecDeque;
+
+    /// What is in the ring, as (id, first slot, slots, signaled).
+    type Model = VecDeque<(u64, u32, u32, bool)>;
+
+    fn run(len: u32, start: u32, steps: impl IntoIterator<Item = (u32, bool, bool)>) -> u32 {
+        let (mut producer, lane) = queue(len);
+        (producer.head, producer.limit) = (start, start.wrapping_add(len));
+        lane.tail.store(start, Ordering::Relaxed);
+        let mut model = Model::new();
+        for (id, (slots, signaled, complete)) in (1..).zip(steps) {
+            let used: u32 = model.iter().map(|request| request.2).sum();
+            let fits = used + slots <= len;
+            assert_eq!(producer.has_room(slots, &lane), fits, "{used} of {len} are used, {slots} wanted");
+            if fits {
+                model.push_back((id, producer.head(), slots, signaled));
+                producer.push(id, slots);
+            }
+            let Some(done) = complete.then(|| model.iter().position(|request| request.3)).flatten() else { continue };
+            let gone: Vec<_> = model.drain(..=done).collect();
+            let (id, at, ..) = gone[done];
+            assert_eq!(lane.complete(at as u16), id, "the device tells the first slot, modulo 2^16");
+        }
+        producer.head()
+    }
+
+    proptest! {
+        #[test]
+        fn no_slot_is_filled_before_it_is_free(
+            bits in 0u32..9,
+            start: u32,
+            steps in prop::collection::vec((1u32..=16, any::<bool>(), any::<bool>()), 1..2000),
+        ) {
+            run(1 << bits, start, steps);
+        }
+
+        #[test]
+        fn order_of_entries_goes_round(at: u32, by in 1u32..1 << 31) {
+            prop_assert!(is_before(at, at.wrapping_add(by)));
+            prop_assert!(!is_before(at.wrapping_add(by), at));
+            prop_assert!(!is_before(at, at));
+        }
+    }
+
+    #[test]
+    fn counters_go_round_many_times() {
+        let end = run(64, 0, (0..300_000).map(|i| (1 + i % 4, i % 3 != 0, i % 2 == 0)));
+        assert!(end > 4 << 16, "{end}");
+        run(1 << 15, u32::MAX - 70_000, (0..200_000).map(|i| (1 + i % 4, i % 3 != 0, i % 5 != 0)));
+    }
+
+    #[test]
+    fn an_empty_queue_takes_nothing() {
+        let (mut producer, lane) = queue(0);
+        assert!(!producer.has_room(1, &lane));
+        assert_eq!(lane.complete(7), 0, "and a device that says otherwise does no harm");
+    }
+
+    #[test]
+    fn taking_back_frees_the_slots() {
+        let (mut producer, lane) = queue(4);
+        assert!(producer.has_room(4, &lane));
+        let head = producer.head();
+        producer.push(1, 3);
+        assert!(!producer.has_room(2, &lane));
+        producer.roll_back(head);
+        assert!(producer.has_room(4, &lane));
+    }
+}
