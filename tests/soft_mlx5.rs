@@ -1,0 +1,8 @@
+//! The mlx5 direct path on the software HCA, stepped by hand.
+#![expect(unsafe_code, reason = "looks into the rings of both sides, by direct verbs")]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test")]
+
+#[path = "soft_mlx5/bytes.rs"]
+mod bytes;
+#[path = "soft_mlx5/rig.rs"]
+mod rig;
