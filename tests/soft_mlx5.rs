@@ -4,5 +4,9 @@
 
 #[path = "soft_mlx5/bytes.rs"]
 mod bytes;
+#[path = "soft_mlx5/cqes.rs"]
+mod cqes;
+#[path = "soft_mlx5/life.rs"]
+mod life;
 #[path = "soft_mlx5/rig.rs"]
 mod rig;

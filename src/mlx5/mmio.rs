@@ -47,6 +47,9 @@ pub(super) struct WqeRing {
 }
 
 impl WqeRing {
+    /// The ring of a queue that never has room: nothing is written to it.
+    pub(super) const NONE: Self = Self { base: NonNull::dangling(), mask: 0 };
+
     /// # Safety
     ///
     /// `base` leads to `len` bytes that outlive the ring, aligned to 64, and that nobody else writes.
@@ -63,23 +66,21 @@ impl WqeRing {
         (unsafe { self.base.add(offset) }, self.mask + 1 - offset)
     }
 
-    /// Writes the segment at `offset`, a multiple of 16, which goes round.
+    /// Writes the segment at `offset`, which goes round.
     ///
     /// # Safety
     ///
-    /// The slot is the CPU's.
+    /// The slot is the CPU's, and `offset` a multiple of 16.
     #[inline(always)]
     pub(super) unsafe fn put<const VECTOR: bool>(self, offset: usize, segment: Segment) {
-        let at = self.at(offset & !(SEGMENT - 1)).0;
-        let Segment([first, second]) = segment;
-        #[cfg(target_arch = "x86_64")]
-        if VECTOR {
-            // SAFETY: 16 bytes in the ring, aligned to 16, and the CPU's.
-            unsafe { _mm_store_si128(at.as_ptr().cast(), _mm_set_epi64x(second as i64, first as i64)) };
-            return;
-        }
-        // SAFETY: as above.
-        unsafe { at.cast().write([first, second]) };
+        // SAFETY: 16 bytes in the ring, aligned to 16, and the CPU's.
+        unsafe { put::<VECTOR>(self.at(offset).0, segment) };
+    }
+
+    /// Block `index`, which goes round.
+    #[inline(always)]
+    pub(super) fn block(self, index: u32) -> Block {
+        Block(self.at(index as usize * WQE_BB).0)
     }
 
     /// Writes inline data at `offset`, 4 bytes into a segment: goes round at the end.
@@ -104,17 +105,64 @@ impl WqeRing {
             }
         }
     }
+}
 
-    /// The first 8 bytes of the WQE in block `index`, as they are: what a doorbell is rung with.
+/// A block of a ring of WQEs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Block(NonNull<u8>);
+
+impl Block {
+    /// Writes segment `unit`, below 4.
     ///
     /// # Safety
     ///
-    /// The block was written.
+    /// The block is the CPU's, and so it is.
     #[inline(always)]
-    pub(super) unsafe fn first_word(self, index: u32) -> u64 {
-        // SAFETY: 8 bytes of the ring, aligned to 64.
-        unsafe { self.at(index as usize * WQE_BB).0.cast().read() }
+    pub(super) unsafe fn put<const VECTOR: bool>(self, unit: usize, segment: Segment) {
+        // SAFETY: 16 bytes in the block, aligned to 16, and the CPU's.
+        unsafe { put::<VECTOR>(self.0.add(unit * SEGMENT), segment) };
     }
+
+    /// Writes inline data into it, from segment `unit` on.
+    ///
+    /// # Safety
+    ///
+    /// The block is the CPU's, and has room for the header and `bytes` from there on.
+    #[inline(always)]
+    pub(super) unsafe fn put_inline(self, unit: usize, header: u32, bytes: &[u8]) {
+        // SAFETY: by the caller's promise.
+        unsafe {
+            let at = self.0.add(unit * SEGMENT);
+            at.cast::<u32>().write(header);
+            copy(bytes.as_ptr(), at.add(size_of::<u32>()), bytes.len());
+        }
+    }
+
+    /// Its first 8 bytes, as they are: what a doorbell is rung with.
+    ///
+    /// # Safety
+    ///
+    /// They were written.
+    #[inline(always)]
+    pub(super) unsafe fn first_word(self) -> u64 {
+        // SAFETY: 8 bytes of the block, aligned to 64.
+        unsafe { self.0.cast().read() }
+    }
+}
+
+/// # Safety
+///
+/// `at` leads to 16 bytes, aligned to 16, that are the caller's.
+#[inline(always)]
+unsafe fn put<const VECTOR: bool>(at: NonNull<u8>, Segment([first, second]): Segment) {
+    #[cfg(target_arch = "x86_64")]
+    if VECTOR {
+        // SAFETY: by the caller's promise.
+        unsafe { _mm_store_si128(at.as_ptr().cast(), _mm_set_epi64x(second as i64, first as i64)) };
+        return;
+    }
+    // SAFETY: by the caller's promise.
+    unsafe { at.cast().write([first, second]) };
 }
 
 /// Copies as `memcpy` does, without a call for the lengths that are common.
@@ -172,10 +220,10 @@ impl BlueFlame {
         Self { base, half: 0, size: size as usize }
     }
 
-    /// Whether a WQE of so many segments fits.
+    /// Whether a WQE of so many blocks fits.
     #[inline(always)]
-    pub(super) fn takes(&self, units: usize) -> bool {
-        units > 1 && units * SEGMENT <= self.size
+    pub(super) fn takes(&self, blocks: u32) -> bool {
+        blocks as usize * WQE_BB <= self.size
     }
 
     #[inline(always)]
@@ -194,21 +242,41 @@ impl BlueFlame {
         unsafe { at.cast::<u64>().as_ptr().write_volatile(word) };
     }
 
-    /// Rings by copying the WQE that starts in block `index`: whole lines of 64 bytes, by stores of 16.
+    /// Rings by copying a WQE of one block: a whole line of 64 bytes, by stores of 16.
+    ///
+    /// # Safety
+    ///
+    /// The block is written.
+    #[inline(always)]
+    pub(super) unsafe fn copy_block(&mut self, block: Block) {
+        let to = self.next_half();
+        // SAFETY: by the caller's promise; a half has room for a block.
+        unsafe { copy_line(block, to) };
+    }
+
+    /// Rings by copying the WQE of several blocks that starts in block `index`.
     ///
     /// # Safety
     ///
     /// The WQE is written, and [fits](Self::takes).
-    #[inline(always)]
+    #[inline]
     pub(super) unsafe fn copy(&mut self, ring: WqeRing, index: u32, blocks: u32) {
         let to = self.next_half();
         for block in 0..blocks {
-            let from = ring.at(index.wrapping_add(block) as usize * WQE_BB).0;
-            for at in (0..WQE_BB).step_by(SEGMENT) {
-                // SAFETY: within the block, and within the half, both aligned to 64.
-                unsafe { copy_unit(from.add(at), to.add(block as usize * WQE_BB + at)) };
-            }
+            // SAFETY: by the caller's promise.
+            unsafe { copy_line(ring.block(index.wrapping_add(block)), to.add(block as usize * WQE_BB)) };
         }
+    }
+}
+
+/// # Safety
+///
+/// The block is written; `to` leads to 64 bytes of a register, aligned to 64.
+#[inline(always)]
+unsafe fn copy_line(block: Block, to: NonNull<u8>) {
+    for at in (0..WQE_BB).step_by(SEGMENT) {
+        // SAFETY: within the block and the line.
+        unsafe { copy_unit(block.0.add(at), to.add(at)) };
     }
 }
 

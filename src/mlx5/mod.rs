@@ -4,6 +4,7 @@ pub(crate) mod barrier;
 mod bits;
 mod cq;
 mod dv;
+mod masked;
 mod mmio;
 mod poller;
 mod post;
@@ -13,6 +14,7 @@ mod wc;
 mod wqe;
 
 pub use poller::Poller;
+pub use post::Batch;
 pub use wc::{Completion, WorkCompletion};
 
 #[doc(hidden)]

@@ -25,7 +25,7 @@ use super::barrier;
 use super::bits::{cq_record, cqe};
 use super::cq::{DirectCq, arm_word};
 use super::mmio::{CqeAt, CqeRing};
-use super::ring::{Lanes, is_before, queue};
+use super::ring::{Lanes, RETIRED, is_before, queue};
 use super::wc::{self, WorkCompletion};
 use crate::cq::{Arm, CompletionQueue, Direct, PollCq, PollError};
 use crate::error::{Error, Result};
@@ -63,15 +63,14 @@ pub struct Poller<'a> {
     at: CqeAt,
     /// The last word's owner bit in this lap, where it stands in the word.
     lap: u64,
-    consumed: u32,
-    /// Entries up to the next time that something is to be done but polling, less one.
-    stretch: u32,
     /// The queues that were completed last.
     last: Arc<Lanes>,
-    /// Their number, as it stands in the last word.
-    key: u32,
-    ring: CqeRing,
     shared: Arc<DirectCq>,
+    ring: CqeRing,
+    /// Entries up to the next time that something is to be done but polling, less one.
+    stretch: u32,
+    /// The id of what [`poll_slowly`](Self::poll_slowly) found.
+    found: u64,
     known: HashMap<u32, Vec<Arc<Lanes>>>,
     /// What was left behind when so much was consumed.
     left_behind: Option<(u32, u32)>,
@@ -83,19 +82,9 @@ unsafe impl Send for Poller<'_> {}
 
 /// The owner bit in the last word.
 const OWNER: u64 = u64::from_ne_bytes([0, 0, 0, 0, 0, 0, 0, cqe::OWNER]);
-/// The queue pair's number in the first half of the last word.
-const NUMBER: u32 = u32::from_ne_bytes([0, 0xff, 0xff, 0xff]);
-
-/// Number as it stands in the last word.
-fn key_of(number: u32) -> u32 {
-    (number & 0xff_ffff).to_be()
-}
-
-/// The half of the last word with the number.
-#[inline(always)]
-fn first_half(word: u64) -> u32 {
-    let [a, b, c, d, ..] = word.to_ne_bytes();
-    u32::from_ne_bytes([a, b, c, d])
+/// The owner bit that entries have in the lap of entry `index`.
+fn lap_of(index: u32, ring: CqeRing) -> u64 {
+    if index & ring.entries() == 0 { 0 } else { OWNER }
 }
 
 impl<'a> Poller<'a> {
@@ -112,23 +101,19 @@ impl<'a> Poller<'a> {
             return Err(Error::invalid("the completion queue's poller", "taken", expected));
         };
         let ring = shared.parts().ring;
-        let nobody = Lanes::new(u32::MAX, queue(0).1, queue(0).1);
-        let mut this = Self {
+        let nobody = Lanes::new(u32::MAX, RETIRED, queue(0).1, queue(0).1);
+        Ok(Self {
             at: ring.at(consumed),
-            lap: 0,
-            consumed,
-            stretch: ring.entries() / 2 - 1,
+            lap: lap_of(consumed, ring),
             last: Arc::new(nobody),
-            // no number in the word looks like it
-            key: !NUMBER,
-            ring,
             shared,
+            ring,
+            stretch: ring.entries() / 2 - 1,
+            found: 0,
             known,
             left_behind: None,
             cq,
-        };
-        this.set_lap();
-        Ok(this)
+        })
     }
 
     /// The completion queue.
@@ -136,8 +121,10 @@ impl<'a> Poller<'a> {
         &self.cq
     }
 
-    fn set_lap(&mut self) {
-        self.lap = if self.consumed & self.ring.entries() == 0 { 0 } else { OWNER };
+    /// Entries consumed; nobody else changes the number.
+    #[inline(always)]
+    fn consumed(&self) -> u32 {
+        self.shared.consumed().load(Ordering::Relaxed)
     }
 
     /// Takes the next completion off the queue, if there is one.
@@ -145,71 +132,95 @@ impl<'a> Poller<'a> {
     /// It is lent: read it, or [copy](WorkCompletion::copy) it, then go on.
     #[inline(always)]
     pub fn poll(&mut self) -> Option<WorkCompletion<'_>> {
+        const SENT: u8 = cqe::REQ << 4;
+        // its owner bit is 0 if the entry is ours
+        let word = self.at.last_word() ^ self.lap;
+        let op = wc::op_own(word);
+        if op == SENT {
+            if let Some(next) = self.next_of_last(word) {
+                let id = self.last.send.complete(wc::counter(word));
+                return Some(self.step(next, id, word));
+            }
+        } else if op & cqe::OWNER != 0 {
+            if self.shared.has_news() {
+                self.found_empty();
+            }
+            return None;
+        } else if op >> 4 <= cqe::RESP_SEND_INV {
+            if let Some(next) = self.next_of_last(word) {
+                let id = self.last.recv.complete_one(wc::counter(word));
+                return Some(self.step(next, id, word));
+            }
+        }
+        let at = self.poll_slowly()?;
+        Some(WorkCompletion::new(self.found, at.last_word() & !OWNER, at))
+    }
+
+    /// If the next entry is of the queues that were completed last, and nothing is to be done but to go on: the index
+    /// after it.
+    #[inline(always)]
+    fn next_of_last(&self, word: u64) -> Option<u32> {
+        let next = self.consumed().wrapping_add(1);
+        (wc::key(word) == self.last.key() && next & self.stretch != 0).then_some(next)
+    }
+
+    #[inline(always)]
+    fn step(&mut self, next: u32, id: u64, word: u64) -> WorkCompletion<'_> {
+        let at = self.at;
+        self.shared.consumed().store(next, Ordering::Release);
+        // SAFETY: the last entry of the ring ends a stretch.
+        self.at = unsafe { self.ring.after(at) };
+        WorkCompletion::new(id, word, at)
+    }
+
+    /// The next completion, which is not simply the next one of the queues that were completed last; its id is
+    /// `found`. (Not one value: that would have to go through memory, on the short way too.)
+    #[cold]
+    #[inline(never)]
+    fn poll_slowly(&mut self) -> Option<CqeAt> {
         loop {
             let at = self.at;
-            let word = at.last_word();
-            if (word ^ self.lap) & OWNER != 0 {
+            let word = at.last_word() ^ self.lap;
+            if word & OWNER != 0 {
                 if self.shared.has_news() {
                     self.found_empty();
                 }
                 return None;
             }
-            let kind = wc::kind(word);
-            let id = if first_half(word) & NUMBER == self.key
-                && kind <= cqe::RESP_SEND_INV
-                && !self.last.is_retired()
-            {
-                let lane = if kind == cqe::REQ { &self.last.send } else { &self.last.recv };
-                Some(lane.complete(wc::counter(word)))
-            } else {
-                self.find(word)
-            };
-            self.advance();
+            let id = self.find(word);
+            let next = self.consumed().wrapping_add(1);
+            self.shared.consumed().store(next, Ordering::Release);
+            self.at = self.ring.at(next);
+            if next & self.stretch == 0 {
+                self.turn(next);
+            }
             if let Some(id) = id {
-                return Some(WorkCompletion::new(id, word, at));
+                self.found = id;
+                return Some(at);
             }
         }
     }
 
-    #[inline(always)]
-    fn advance(&mut self) {
-        self.consumed = self.consumed.wrapping_add(1);
-        self.shared.consumed().store(self.consumed, Ordering::Release);
-        if self.consumed & self.stretch == 0 {
-            self.turn();
-        } else {
-            // SAFETY: the last entry of the ring is followed by a turn.
-            self.at = unsafe { self.ring.after(self.at) };
-        }
-    }
-
-    /// Half of the ring was consumed: gives it back, and starts again at the top if it was the second half.
-    #[cold]
-    #[inline(never)]
-    fn turn(&mut self) {
-        self.at = self.ring.at(self.consumed);
-        self.set_lap();
+    /// Half of the ring was consumed: gives it back, and starts the next lap if it was the second half.
+    fn turn(&mut self, consumed: u32) {
+        self.lap = lap_of(consumed, self.ring);
         self.tell_consumed();
         let joined = self.shared.try_take_joined();
         self.meet(joined);
-        let consumed = self.consumed;
         self.known.retain(|_, lanes| {
             lanes.retain(|lanes| lanes.covers(consumed));
             !lanes.is_empty()
         });
-        self.look_for_room();
+        self.look_for_room(consumed);
     }
 
     /// Tells the device how far we are.
     fn tell_consumed(&self) {
         barrier::cqe_before_record();
-        self.shared.parts().record.store::<{ cq_record::CONSUMER }>(self.consumed & cq_record::INDEX);
+        self.shared.parts().record.store::<{ cq_record::CONSUMER }>(self.consumed() & cq_record::INDEX);
     }
 
-    /// Where a completion is not simply the next one of the queues that were completed last: its request's id, or
-    /// `None` if there is nothing to say.
-    #[cold]
-    #[inline(never)]
+    /// The id of the request that an entry completes, or `None` if there is nothing to say.
     fn find(&mut self, word: u64) -> Option<u64> {
         let kind = wc::kind(word);
         let is_send = matches!(kind, cqe::REQ | cqe::REQ_ERR);
@@ -218,18 +229,16 @@ impl<'a> Poller<'a> {
             tracing::error!(kind, "an entry of a completion queue that is not known here was passed over");
             return None;
         }
-        let number = wc::qp_number(word);
-        let lanes = self.lanes_of(number)?;
-        let lane = if is_send { &lanes.send } else { &lanes.recv };
-        let id = lane.complete(wc::counter(word));
-        self.key = key_of(number);
+        let lanes = self.lanes_of(wc::qp_number(word))?;
+        let counter = wc::counter(word);
+        let id = if is_send { lanes.send.complete(counter) } else { lanes.recv.complete_one(counter) };
         self.last = lanes;
         Some(id)
     }
 
     /// Whose the next entry is, which names `number`; `None` if its queues are gone.
     fn lanes_of(&mut self, number: u32) -> Option<Arc<Lanes>> {
-        let consumed = self.consumed;
+        let consumed = self.consumed();
         let covering = |known: &HashMap<u32, Vec<Arc<Lanes>>>| {
             known.get(&number)?.iter().find(|lanes| lanes.covers(consumed)).cloned()
         };
@@ -263,9 +272,9 @@ impl<'a> Poller<'a> {
     }
 
     /// The same for a queue that is never empty: what was left behind one lap ago is gone.
-    fn look_for_room(&mut self) {
+    fn look_for_room(&mut self, consumed: u32) {
         match self.left_behind {
-            Some((left, at)) if !is_before(self.consumed, at.wrapping_add(self.ring.entries())) => {
+            Some((left, at)) if !is_before(consumed, at.wrapping_add(self.ring.entries())) => {
                 self.cq.room().seen_empty(left);
                 self.left_behind = None;
             }
@@ -273,7 +282,7 @@ impl<'a> Poller<'a> {
             None => {
                 let left = self.cq.room().left_behind();
                 if left != 0 {
-                    self.left_behind = Some((left, self.consumed));
+                    self.left_behind = Some((left, consumed));
                 }
             }
         }
@@ -295,7 +304,7 @@ impl<'a> Poller<'a> {
         }
         self.tell_consumed();
         let parts = self.shared.parts();
-        let word = arm_word(what, self.shared.events(), self.consumed);
+        let word = arm_word(what, self.shared.events(), self.consumed());
         parts.record.store::<{ cq_record::ARM }>(word);
         barrier::record_before_register();
         parts.register.ring(u64::from(word) << 32 | u64::from(parts.number));
@@ -324,12 +333,12 @@ impl Drop for Poller<'_> {
     fn drop(&mut self) {
         self.tell_consumed();
         let known = std::mem::take(&mut self.known);
-        self.shared.give_place(Place { consumed: self.consumed, known });
+        self.shared.give_place(Place { consumed: self.consumed(), known });
     }
 }
 
 impl fmt::Debug for Poller<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Poller").field("consumed", &self.consumed).finish_non_exhaustive()
+        f.debug_struct("Poller").field("consumed", &self.consumed()).finish_non_exhaustive()
     }
 }

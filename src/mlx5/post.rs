@@ -7,21 +7,31 @@
 
 #![expect(unsafe_code, reason = "the Safety section above")]
 
+use std::fmt;
+use std::marker::PhantomData;
+
 use ibv_sys as sys;
 
 use super::barrier;
 use super::bits::{SEGMENT, WQE_BB, opcode, qp_record};
-use super::qp::{DirectQueues, RecvQueue, SendQueue};
+use super::mmio::{Block, WqeRing};
+use super::qp::{DirectQueues, SendQueue};
+use super::ring::unlikely;
 use super::wqe::{self, Segment};
 use crate::mr::{MrSlice, RemoteSlice, RemoteU64};
-use crate::qp::Transport;
+use crate::qp::{Invariant, Transport};
 use crate::wr::encode::{Encode, Head, Limits};
 use crate::wr::{Address, PostError, Recv, Scatter, SendRequest};
 
-/// A WQE in the making. `VECTOR`: by stores of 16 bytes, which a BlueFlame copy can then load at once.
-struct Writer<'q, const VECTOR: bool> {
+/// A WQE in the making. `ALONE`: it is not one of several, and is rung for when it is complete. Then it is written by
+/// stores of 16 bytes, which the copy to the register can load at once.
+struct Writer<'q, const ALONE: bool> {
     queue: &'q mut SendQueue,
     limits: &'q Limits,
+    ring: WqeRing,
+    /// Its first block, and the index of that.
+    block: Block,
+    index: u32,
     head: Head,
     opcode: u8,
     imm: u32,
@@ -29,36 +39,47 @@ struct Writer<'q, const VECTOR: bool> {
     units: usize,
 }
 
-/// A complete WQE: its size.
+/// A complete WQE.
 struct Written {
-    units: usize,
+    block: Block,
 }
 
-impl<'q, const VECTOR: bool> Writer<'q, VECTOR> {
+/// Segments of a block.
+const PER_BLOCK: usize = WQE_BB / SEGMENT;
+
+impl<'q, const ALONE: bool> Writer<'q, ALONE> {
     /// There must be room for one block.
     #[inline(always)]
     fn new(queue: &'q mut SendQueue, limits: &'q Limits) -> Self {
-        Self { queue, limits, head: Head { id: 0, flags: 0 }, opcode: 0, imm: 0, units: 1 }
+        let (ring, index) = (queue.ring, queue.producer.head());
+        let head = Head { id: 0, flags: 0 };
+        Self { queue, limits, ring, block: ring.block(index), index, head, opcode: 0, imm: 0, units: 1 }
     }
 
     #[inline(always)]
     fn offset(&self) -> usize {
-        self.queue.producer.head() as usize * WQE_BB + self.units * SEGMENT
+        self.index as usize * WQE_BB + self.units * SEGMENT
     }
 
     /// There must be room for the block that it falls in.
     #[inline(always)]
     fn put(&mut self, segment: Segment) {
         // SAFETY: there is room, so the slot is ours.
-        unsafe { self.queue.ring.put::<VECTOR>(self.offset(), segment) };
+        unsafe {
+            if self.units < PER_BLOCK {
+                self.block.put::<ALONE>(self.units, segment);
+            } else {
+                self.ring.put::<ALONE>(self.offset(), segment);
+            }
+        }
         self.units += 1;
     }
 
     /// Makes sure of room for so many more segments.
     #[inline(always)]
     fn reserve(&mut self, units: usize) -> Result<(), PostError> {
-        let blocks = wqe::blocks(self.units + units);
-        if blocks <= 1 || self.queue.producer.has_room(blocks, &self.queue.lanes.send) {
+        let units = self.units + units;
+        if units <= PER_BLOCK || self.queue.producer.has_room(wqe::blocks(units), &self.queue.lanes.send) {
             Ok(())
         } else {
             Err(PostError::QueueFull)
@@ -78,21 +99,35 @@ impl<'q, const VECTOR: bool> Writer<'q, VECTOR> {
         self
     }
 
-    /// Writes the control segment, and makes the slots outstanding.
+    /// Writes the control segment, makes the slots outstanding, and rings if the WQE is alone. `SHORT`: it is known to
+    /// be of one block.
     #[inline(always)]
-    fn finish(self) -> Written {
-        let Self { queue, head, opcode, imm, units, .. } = self;
-        let index = queue.producer.head();
+    fn finish<const SHORT: bool>(self) -> Written {
+        let Self { queue, ring, block, index, head, opcode, imm, units, .. } = self;
         let flags = queue.signal_bits | wqe::fm_ce_se(head.flags);
         let control = wqe::control(index, opcode, queue.number, units as u32, flags, imm);
         // SAFETY: there is room, so the slot is ours.
-        unsafe { queue.ring.put::<VECTOR>(index as usize * WQE_BB, control) };
-        queue.producer.push(head.id, wqe::blocks(units));
-        Written { units }
+        unsafe { block.put::<ALONE>(0, control) };
+        let blocks = if SHORT { 1 } else { wqe::blocks(units) };
+        let next = queue.producer.push(head.id, blocks);
+        if ALONE {
+            queue.tell(next);
+            // libmlx5's rule: nothing but a control segment is no use to copy
+            if units == 1 || !queue.register.takes(blocks) {
+                queue.ring_by_word(block);
+            } else if blocks == 1 {
+                // SAFETY: just written, and it fits.
+                unsafe { queue.register.copy_block(block) };
+            } else {
+                // SAFETY: as above.
+                unsafe { queue.register.copy(ring, index, blocks) };
+            }
+        }
+        Written { block }
     }
 }
 
-impl<const VECTOR: bool> Encode for Writer<'_, VECTOR> {
+impl<const ALONE: bool> Encode for Writer<'_, ALONE> {
     type Done = Written;
 
     #[inline(always)]
@@ -139,10 +174,12 @@ impl<const VECTOR: bool> Encode for Writer<'_, VECTOR> {
     fn slice(mut self, data: &MrSlice<'_>) -> Result<Written, PostError> {
         self.reserve(1)?;
         let sys::ibv_sge { addr, length, lkey } = *data.as_sge();
-        if length != 0 {
-            self.put(wqe::data(addr, length, lkey));
+        if length == 0 {
+            unlikely();
+            return Ok(self.finish::<false>());
         }
-        Ok(self.finish())
+        self.put(wqe::data(addr, length, lkey));
+        Ok(self.finish::<false>())
     }
 
     #[inline(always)]
@@ -154,26 +191,35 @@ impl<const VECTOR: bool> Encode for Writer<'_, VECTOR> {
                 self.put(wqe::data(sge.addr, sge.length, sge.lkey));
             }
         }
-        Ok(self.finish())
+        Ok(self.finish::<false>())
     }
 
     #[inline(always)]
     fn inline(mut self, data: &[u8]) -> Result<Written, PostError> {
         self.limits.inline(data.len())?;
         let units = wqe::inline_units(data.len());
-        self.reserve(units)?;
-        if !data.is_empty() {
-            // SAFETY: there is room, so the slots are ours.
-            unsafe { self.queue.ring.put_inline(self.offset(), wqe::inline_header(data.len() as u32), data) };
-            self.units += units;
+        let header = wqe::inline_header(data.len() as u32);
+        if data.is_empty() {
+            unlikely();
+            return Ok(self.finish::<false>());
         }
-        Ok(self.finish())
+        if self.units < PER_BLOCK && data.len() <= (PER_BLOCK - self.units) * SEGMENT - size_of::<u32>() {
+            // SAFETY: there is room for a block, so it is ours, and it all goes into that.
+            unsafe { self.block.put_inline(self.units, header, data) };
+            self.units += units;
+            return Ok(self.finish::<true>());
+        }
+        self.reserve(units)?;
+        // SAFETY: there is room, so the slots are ours.
+        unsafe { self.ring.put_inline(self.offset(), header, data) };
+        self.units += units;
+        Ok(self.finish::<false>())
     }
 }
 
 impl SendQueue {
     #[inline(always)]
-    fn write<'a, T: Transport, R: SendRequest<'a, T>, const VECTOR: bool>(
+    fn write<'a, T: Transport, R: SendRequest<'a, T>, const ALONE: bool>(
         &mut self,
         limits: &Limits,
         request: &R,
@@ -181,22 +227,22 @@ impl SendQueue {
         if !self.producer.has_room(1, &self.lanes.send) {
             return Err(PostError::QueueFull);
         }
-        request.encode(Writer::<VECTOR>::new(self, limits))
+        request.encode(Writer::<ALONE>::new(self, limits))
     }
 
     /// Tells the device how far the ring is filled.
     #[inline(always)]
-    fn tell(&self) {
+    fn tell(&self, next: u32) {
         barrier::wqe_before_record();
-        self.record.store::<{ qp_record::SEND }>(self.producer.head() & 0xffff);
+        self.record.store::<{ qp_record::SEND }>(next & 0xffff);
         barrier::record_before_register();
     }
 
-    /// Rings by the first word of the WQE at `index`, the last one.
+    /// Rings by the first word of the last WQE.
     #[inline(always)]
-    fn ring_by_word(&mut self, index: u32) {
+    fn ring_by_word(&mut self, last: Block) {
         // SAFETY: just written.
-        let word = unsafe { self.ring.first_word(index) };
+        let word = unsafe { last.first_word() };
         self.register.ring(word);
         barrier::flush_register();
     }
@@ -210,17 +256,7 @@ impl DirectQueues {
         limits: &Limits,
         request: &R,
     ) -> Result<(), PostError> {
-        let Some(queue) = &mut self.send else { return Err(PostError::QueueFull) };
-        let index = queue.producer.head();
-        let Written { units } = queue.write::<T, R, true>(limits, request)?;
-        queue.tell();
-        if queue.register.takes(units) {
-            // SAFETY: just written, and it fits.
-            unsafe { queue.register.copy(queue.ring, index, wqe::blocks(units)) };
-        } else {
-            queue.ring_by_word(index);
-        }
-        Ok(())
+        self.send.write::<T, R, true>(limits, request).map(|_| ())
     }
 
     /// Posts requests with one doorbell; all, or none.
@@ -240,20 +276,11 @@ impl DirectQueues {
         limits: &Limits,
         requests: &[R],
     ) -> Result<(), PostError> {
-        let Some(queue) = &mut self.send else { return Err(PostError::QueueFull) };
-        let first = queue.producer.head();
-        let mut last = first;
+        let mut batch = Batch::<T>::new(self, limits);
         for request in requests {
-            last = queue.producer.head();
-            if let Err(error) = queue.write::<T, R, false>(limits, request) {
-                queue.producer.roll_back(first);
-                return Err(error);
-            }
+            batch.encode(request)?;
         }
-        if queue.producer.head() != first {
-            queue.tell();
-            queue.ring_by_word(last);
-        }
+        batch.submit();
         Ok(())
     }
 
@@ -264,43 +291,107 @@ impl DirectQueues {
         limits: &Limits,
         requests: &[Recv<D>],
     ) -> Result<(), PostError> {
-        let Some(queue) = &mut self.recv else { return Err(PostError::QueueFull) };
-        let first = queue.producer.head();
-        for request in requests {
-            if let Err(error) = queue.write(limits, request) {
-                queue.producer.roll_back(first);
-                return Err(error);
-            }
+        let queue = &mut self.recv;
+        let count = u32::try_from(requests.len()).unwrap_or(u32::MAX);
+        if !queue.producer.has_room(count, &queue.lanes.recv) {
+            return Err(PostError::QueueFull);
         }
+        let (ring, stride) = (queue.ring, queue.stride);
+        let next = queue.producer.push_each(requests, |index, request| {
+            let (id, into) = request.parts();
+            let sges = MrSlice::as_sges(into.slices());
+            limits.recv_sges(sges.len())?;
+            let start = index as usize * stride;
+            let mut at = 0;
+            for sge in sges {
+                if sge.length != 0 {
+                    // SAFETY: there is room, so the slot is ours; a request has no more elements than its WQE.
+                    unsafe { ring.put::<false>(start + at, wqe::data(sge.addr, sge.length, sge.lkey)) };
+                    at += SEGMENT;
+                }
+            }
+            if at < stride {
+                // SAFETY: as above.
+                unsafe { ring.put::<false>(start + at, wqe::END_OF_LIST) };
+            }
+            Ok(id)
+        })?;
         barrier::wqe_before_record();
-        queue.record.store::<{ qp_record::RECV }>(queue.producer.head() & 0xffff);
+        queue.record.store::<{ qp_record::RECV }>(next & 0xffff);
         Ok(())
     }
 }
 
-impl RecvQueue {
+/// Requests that stand in the queue already, and reach the device with one doorbell: made by
+/// [`QueuePair::batch`](crate::QueuePair::batch) of a direct queue pair.
+///
+/// Dropping it without [`submit`](Self::submit) takes them back.
+#[must_use = "nothing is posted before `submit`"]
+pub struct Batch<'l, 'a, T: Transport> {
+    queue: &'l mut SendQueue,
+    limits: &'l Limits,
+    /// Where it started.
+    first: u32,
+    last: Option<Block>,
+    _of: PhantomData<T>,
+    _invariant: Invariant<'a>,
+}
+
+// SAFETY: a queue by `&mut`, which may be sent, and a place in it.
+unsafe impl<T: Transport> Send for Batch<'_, '_, T> {}
+// SAFETY: `&` gives access to nothing.
+unsafe impl<T: Transport> Sync for Batch<'_, '_, T> {}
+
+impl<'l, 'a, T: Transport> Batch<'l, 'a, T> {
     #[inline(always)]
-    fn write<'a, D: Scatter<'a>>(&mut self, limits: &Limits, request: &Recv<D>) -> Result<(), PostError> {
-        let (id, into) = request.parts();
-        let sges = MrSlice::as_sges(into.slices());
-        limits.recv_sges(sges.len())?;
-        if !self.producer.has_room(1, &self.lanes.recv) {
-            return Err(PostError::QueueFull);
-        }
-        let start = self.producer.head() as usize * self.stride;
-        let mut at = 0;
-        for sge in sges {
-            if sge.length != 0 {
-                // SAFETY: there is room, so the slot is ours; a request has no more elements than a WQE has room for.
-                unsafe { self.ring.put::<false>(start + at, wqe::data(sge.addr, sge.length, sge.lkey)) };
-                at += SEGMENT;
-            }
-        }
-        if at < self.stride {
-            // SAFETY: as above.
-            unsafe { self.ring.put::<false>(start + at, wqe::END_OF_LIST) };
-        }
-        self.producer.push(id, 1);
+    pub(crate) fn new(queues: &'l mut DirectQueues, limits: &'l Limits) -> Self {
+        let queue = &mut queues.send;
+        let first = queue.producer.head();
+        Self { queue, limits, first, last: None, _of: PhantomData, _invariant: PhantomData }
+    }
+
+    /// Appends a request.
+    ///
+    /// # Errors
+    ///
+    /// [`PostError`]; the batch stays as it was.
+    #[inline(always)]
+    pub fn push<R: SendRequest<'a, T>>(&mut self, request: R) -> Result<(), PostError> {
+        self.encode(&request)
+    }
+
+    #[inline(always)]
+    fn encode<R: SendRequest<'a, T>>(&mut self, request: &R) -> Result<(), PostError> {
+        let written = self.queue.write::<T, R, false>(self.limits, request)?;
+        self.last = Some(written.block);
         Ok(())
+    }
+
+    /// Whether it holds none.
+    pub fn is_empty(&self) -> bool {
+        self.last.is_none()
+    }
+
+    /// Posts them all, in order.
+    #[inline(always)]
+    pub fn submit(mut self) {
+        if let Some(last) = self.last.take() {
+            self.first = self.queue.producer.head();
+            self.queue.tell(self.first);
+            self.queue.ring_by_word(last);
+        }
+    }
+}
+
+impl<T: Transport> Drop for Batch<'_, '_, T> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.queue.producer.roll_back(self.first);
+    }
+}
+
+impl<T: Transport> fmt::Debug for Batch<'_, '_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Batch").finish_non_exhaustive()
     }
 }

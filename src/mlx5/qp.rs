@@ -16,7 +16,8 @@ use super::bits::{SEGMENT, WQE_BB};
 use super::cq::DirectCq;
 use super::dv::{self, OwnDomain, QpParts, QpWanted};
 use super::mmio::{BlueFlame, Record, WqeRing};
-use super::ring::{Lanes, Producer, queue};
+use super::ring::{Lanes, Producer, RETIRED, queue};
+use super::wc::key_of;
 use super::wqe;
 use crate::context::Context;
 use crate::error::{Error, Result};
@@ -47,11 +48,11 @@ pub(super) struct RecvQueue {
     pub(super) record: Record,
 }
 
-/// The queues of a direct queue pair: what posting writes. A queue of no requests is missing.
+/// The queues of a direct queue pair: what posting writes. One of no requests has no room, ever.
 #[derive(Debug)]
 pub struct DirectQueues {
-    pub(super) send: Option<SendQueue>,
-    pub(super) recv: Option<RecvQueue>,
+    pub(super) send: SendQueue,
+    pub(super) recv: RecvQueue,
 }
 
 // SAFETY: the pointers in it lead to memory of the queue pair that it goes with, which is written by `&mut` alone.
@@ -82,12 +83,12 @@ impl DirectLink {
     fn make_queues(&self, send_len: u32, recv_len: u32) -> (Producer, Producer, Members) {
         let ((send_producer, send), (recv_producer, recv)) = (queue(send_len), queue(recv_len));
         let members = if Arc::ptr_eq(&self.send_cq, &self.recv_cq) {
-            let both = Arc::new(Lanes::new(self.number, send, recv));
+            let both = Arc::new(Lanes::new(self.number, key_of(self.number), send, recv));
             self.send_cq.join(Arc::clone(&both));
             Members { send: Arc::clone(&both), recv: both }
         } else {
-            let send = Arc::new(Lanes::new(self.number, send, queue(0).1));
-            let recv = Arc::new(Lanes::new(self.number, queue(0).1, recv));
+            let send = Arc::new(Lanes::new(self.number, key_of(self.number), send, queue(0).1));
+            let recv = Arc::new(Lanes::new(self.number, key_of(self.number), queue(0).1, recv));
             self.send_cq.join(Arc::clone(&send));
             self.recv_cq.join(Arc::clone(&recv));
             Members { send, recv }
@@ -107,15 +108,10 @@ impl DirectLink {
     /// The queue pair is in RESET, and goes on: with new queues, since the poller may still be at the old ones.
     pub(crate) fn restart(&self, queues: &mut DirectQueues) {
         self.retire();
-        let send_len = queues.send.as_ref().map_or(0, |queue| queue.producer.len());
-        let recv_len = queues.recv.as_ref().map_or(0, |queue| queue.producer.len());
+        let (send_len, recv_len) = queues.entries();
         let (send_producer, recv_producer, members) = self.make_queues(send_len, recv_len);
-        if let Some(queue) = &mut queues.send {
-            (queue.producer, queue.lanes) = (send_producer, Arc::clone(&members.send));
-        }
-        if let Some(queue) = &mut queues.recv {
-            (queue.producer, queue.lanes) = (recv_producer, Arc::clone(&members.recv));
-        }
+        (queues.send.producer, queues.send.lanes) = (send_producer, Arc::clone(&members.send));
+        (queues.recv.producer, queues.recv.lanes) = (recv_producer, Arc::clone(&members.recv));
         *self.lanes.lock().unwrap_or_else(PoisonError::into_inner) = members;
     }
 
@@ -179,7 +175,7 @@ pub(crate) fn join(
     signal_all: bool,
 ) -> (DirectQueues, DirectLink) {
     let QpParts { send, send_blocks, recv, recv_count, recv_stride, record, register } = parts;
-    let nobody = Arc::new(Lanes::new(number, queue(0).1, queue(0).1));
+    let nobody = Arc::new(Lanes::new(number, RETIRED, queue(0).1, queue(0).1));
     let link = DirectLink {
         send_cq: Arc::clone(send_cq),
         recv_cq: Arc::clone(recv_cq),
@@ -190,22 +186,22 @@ pub(crate) fn join(
     let (send_producer, recv_producer, members) = link.make_queues(send_blocks, recv_count);
     *link.lanes.lock().unwrap_or_else(PoisonError::into_inner) = members.clone();
     let queues = DirectQueues {
-        send: send.map(|ring| SendQueue {
+        send: SendQueue {
             producer: send_producer,
             lanes: members.send,
-            ring,
+            ring: send.unwrap_or(WqeRing::NONE),
             number: number << 8,
             signal_bits: if signal_all { super::bits::ctrl::CQ_UPDATE } else { 0 },
             record,
             register,
-        }),
-        recv: recv.map(|ring| RecvQueue {
+        },
+        recv: RecvQueue {
             producer: recv_producer,
             lanes: members.recv,
-            ring,
+            ring: recv.unwrap_or(WqeRing::NONE),
             stride: recv_stride as usize & !(SEGMENT - 1),
             record,
-        }),
+        },
     };
     (queues, link)
 }
@@ -213,8 +209,7 @@ pub(crate) fn join(
 impl DirectQueues {
     /// Entries of its completion queues that the send and the receive queue can fill.
     pub(crate) fn entries(&self) -> (u32, u32) {
-        let send = self.send.as_ref().map_or(0, |queue| queue.producer.len());
-        (send, self.recv.as_ref().map_or(0, |queue| queue.producer.len()))
+        (self.send.producer.len(), self.recv.producer.len())
     }
 }
 

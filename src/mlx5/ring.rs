@@ -6,8 +6,9 @@
 //! are shared; each is written by the producer while it owns the slot, and read by the consumer after the device has
 //! completed the request that was posted in it.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use super::masked::Masked;
 
 /// What is remembered of the request in a slot.
 #[derive(Debug, Default)]
@@ -22,7 +23,7 @@ pub(super) struct Slot {
 #[derive(Debug)]
 #[repr(align(64))]
 pub(super) struct Lane {
-    slots: Arc<[Slot]>,
+    slots: Masked<Slot>,
     /// All before it is free, modulo 2¹⁶.
     tail: AtomicU32,
 }
@@ -32,19 +33,21 @@ pub(super) struct Lane {
 /// A queue that completes elsewhere is empty here.
 #[derive(Debug)]
 pub(super) struct Lanes {
-    /// The queue pair's number.
-    pub(super) number: u32,
     pub(super) send: Lane,
     pub(super) recv: Lane,
-    /// The queue pair was emptied or destroyed: see [`until`](Self::until).
-    retired: AtomicBool,
+    /// The queue pair's number.
+    pub(super) number: u32,
+    /// The number as completions have it; none that they could have, once the queue pair was emptied or destroyed.
+    key: AtomicU32,
+    /// See [`retire`](Self::retire).
     until: AtomicU32,
 }
 
 /// The posting side of a queue.
 #[derive(Debug)]
 pub(super) struct Producer {
-    slots: Arc<[Slot]>,
+    slots: Masked<Slot>,
+    len: u32,
     /// The slot to fill next.
     head: u32,
     /// The first slot that must not be filled.
@@ -53,15 +56,9 @@ pub(super) struct Producer {
 
 /// Both sides of a queue of `len` slots, which is a power of two, at most 2¹⁵, or 0.
 pub(super) fn queue(len: u32) -> (Producer, Lane) {
-    let slots: Arc<[Slot]> = (0..len).map(|_| Slot::default()).collect();
-    let lane = Lane { slots: Arc::clone(&slots), tail: AtomicU32::new(0) };
-    (Producer { slots, head: 0, limit: len }, lane)
-}
-
-#[inline(always)]
-fn slot(slots: &[Slot], index: u32) -> Option<&Slot> {
-    // a power of two
-    slots.get(index as usize & slots.len().wrapping_sub(1))
+    let slots = Masked::new(len);
+    let lane = Lane { slots: slots.clone(), tail: AtomicU32::new(0) };
+    (Producer { slots, len, head: 0, limit: len }, lane)
 }
 
 impl Producer {
@@ -73,37 +70,52 @@ impl Producer {
 
     /// How many slots it has.
     pub(super) fn len(&self) -> u32 {
-        self.slots.len() as u32
+        self.len
     }
 
     /// Whether `slots` more can be filled. If not as far as is known here, asks `lane`.
     #[inline(always)]
     pub(super) fn has_room(&mut self, slots: u32, lane: &Lane) -> bool {
-        self.limit.wrapping_sub(self.head) >= slots || self.look_again(slots, lane)
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn look_again(&mut self, slots: u32, lane: &Lane) -> bool {
-        // pairs with the Release in `complete`: the consumer has read the slots that it frees
+        if self.limit.wrapping_sub(self.head) >= slots {
+            return true;
+        }
+        unlikely();
+        // pairs with the Release of the consumer, who has read the slots that it frees
         let outstanding = self.head.wrapping_sub(lane.tail.load(Ordering::Acquire)) & 0xffff;
-        self.limit = self.head.wrapping_sub(outstanding).wrapping_add(self.slots.len() as u32);
+        self.limit = self.head.wrapping_sub(outstanding).wrapping_add(self.len);
         self.limit.wrapping_sub(self.head) >= slots
     }
 
-    /// Fills `slots` slots with one request. There must be room.
+    /// Fills `slots` slots with one request. There must be room. Gives the head after it.
     #[inline(always)]
-    pub(super) fn push(&mut self, id: u64, slots: u32) {
+    pub(super) fn push(&mut self, id: u64, slots: u32) -> u32 {
         let next = self.head.wrapping_add(slots);
-        if let Some(slot) = slot(&self.slots, self.head) {
-            slot.id.store(id, Ordering::Relaxed);
-            slot.next.store(next, Ordering::Relaxed);
-        }
+        let slot = self.slots.at(self.head);
+        slot.id.store(id, Ordering::Relaxed);
+        slot.next.store(next, Ordering::Relaxed);
         self.head = next;
+        next
+    }
+
+    /// Fills a slot for each of `requests`, in a queue whose requests take one slot and are done in order. `write`
+    /// writes one, and gives its id; if it fails, nothing was filled. There must be room. Gives the head after them.
+    #[inline(always)]
+    pub(super) fn push_each<R, E>(
+        &mut self,
+        requests: &[R],
+        mut write: impl FnMut(u32, &R) -> Result<u64, E>,
+    ) -> Result<u32, E> {
+        let (slots, mut at) = (self.slots.view(), self.head);
+        for request in requests {
+            slots.at(at).id.store(write(at, request)?, Ordering::Relaxed);
+            at = at.wrapping_add(1);
+        }
+        self.head = at;
+        Ok(at)
     }
 
     /// Takes back what was pushed since `head` was read. Nothing of it may have reached the device.
-    #[cold]
+    #[inline(always)]
     pub(super) fn roll_back(&mut self, head: u32) {
         self.head = head;
     }
@@ -112,39 +124,60 @@ impl Producer {
 impl Lane {
     /// The request in slot `counter` is done, with all before it. Gives its id.
     #[inline(always)]
-    pub(super) fn complete(&self, counter: u16) -> u64 {
-        let Some(slot) = slot(&self.slots, counter.into()) else { return 0 };
+    pub(super) fn complete(&self, counter: u32) -> u64 {
+        let slot = self.slots.at(counter);
         let id = slot.id.load(Ordering::Relaxed);
-        // pairs with the Acquire in `look_again`
+        // pairs with the Acquire in `has_room`
         self.tail.store(slot.next.load(Ordering::Relaxed), Ordering::Release);
+        id
+    }
+
+    /// The same where each request takes one slot.
+    #[inline(always)]
+    pub(super) fn complete_one(&self, counter: u32) -> u64 {
+        let id = self.slots.at(counter).id.load(Ordering::Relaxed);
+        self.tail.store(counter.wrapping_add(1), Ordering::Release);
         id
     }
 }
 
 impl Lanes {
-    pub(super) fn new(number: u32, send: Lane, recv: Lane) -> Self {
-        Self { number, send, recv, retired: AtomicBool::new(false), until: AtomicU32::new(0) }
+    /// `key` is the number as completions have it.
+    pub(super) fn new(number: u32, key: u32, send: Lane, recv: Lane) -> Self {
+        Self { number, send, recv, key: AtomicU32::new(key), until: AtomicU32::new(0) }
+    }
+
+    /// What a completion says that is theirs; [`RETIRED`] if none can be.
+    #[inline(always)]
+    pub(super) fn key(&self) -> u32 {
+        self.key.load(Ordering::Relaxed)
     }
 
     /// Nothing that the completion queue got from entry `until` on is of these queues any more: they are empty, and a
     /// queue pair of the same number may come after them.
     pub(super) fn retire(&self, until: u32) {
         self.until.store(until, Ordering::Relaxed);
-        self.retired.store(true, Ordering::Release);
+        self.key.store(RETIRED, Ordering::Release);
     }
 
     /// Whether they were [retired](Self::retire).
-    #[inline(always)]
     pub(super) fn is_retired(&self) -> bool {
-        self.retired.load(Ordering::Relaxed)
+        self.key() == RETIRED
     }
 
     /// Whether entry `index` of the completion queue can be theirs, if it names their number.
     pub(super) fn covers(&self, index: u32) -> bool {
         // pairs with the Release in `retire`
-        !self.retired.load(Ordering::Acquire) || is_before(index, self.until.load(Ordering::Relaxed))
+        self.key.load(Ordering::Acquire) != RETIRED || is_before(index, self.until.load(Ordering::Relaxed))
     }
 }
+
+/// The key of nobody: the byte beside the number is not 0.
+pub(super) const RETIRED: u32 = u32::MAX;
+
+/// Where the compiler should not expect to come.
+#[cold]
+pub(super) fn unlikely() {}
 
 /// Whether entry `index` of a completion queue comes before entry `of`; both count on for ever, modulo 2³².
 #[inline(always)]
@@ -177,7 +210,7 @@ mod tests {
             let Some(done) = complete.then(|| model.iter().position(|request| request.3)).flatten() else { continue };
             let gone: Vec<_> = model.drain(..=done).collect();
             let (id, at, ..) = gone[done];
-            assert_eq!(lane.complete(at as u16), id, "the device tells the first slot, modulo 2^16");
+            assert_eq!(lane.complete(at & 0xffff), id, "the device tells the first slot, modulo 2^16");
         }
         producer.head()
     }
@@ -212,6 +245,7 @@ mod tests {
         let (mut producer, lane) = queue(0);
         assert!(!producer.has_room(1, &lane));
         assert_eq!(lane.complete(7), 0, "and a device that says otherwise does no harm");
+        assert!(!producer.has_room(1, &lane));
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::cq::{WcError, WcOpcode, WcStatus};
 #[must_use = "a completion may be an error"]
 pub struct WorkCompletion<'p> {
     id: u64,
-    /// The entry's last 8 bytes, as they are.
+    /// The entry's last 8 bytes, but the owner bit, which is 0.
     word: u64,
     at: CqeAt,
     /// The entry is the CPU's until the poller goes on.
@@ -42,8 +42,21 @@ pub(super) fn qp_number(word: u64) -> u32 {
 
 /// The index of the WQE.
 #[inline(always)]
-pub(super) fn counter(word: u64) -> u16 {
-    (u64::from_be(word) >> 16) as u16
+pub(super) fn counter(word: u64) -> u32 {
+    (u64::from_be(word) >> 16) as u32 & 0xffff
+}
+
+/// A queue pair's number as it stands in the word.
+pub(super) fn key_of(number: u32) -> u32 {
+    (number & 0xff_ffff).to_be()
+}
+
+/// The number as it stands in the word.
+#[inline(always)]
+pub(super) fn key(word: u64) -> u32 {
+    const NUMBER: u32 = u32::from_ne_bytes([0, 0xff, 0xff, 0xff]);
+    let [a, b, c, d, ..] = word.to_ne_bytes();
+    u32::from_ne_bytes([a, b, c, d]) & NUMBER
 }
 
 /// The status that a syndrome means.
@@ -78,7 +91,7 @@ impl<'p> WorkCompletion<'p> {
 
     #[inline(always)]
     fn failed(&self) -> bool {
-        kind(self.word) >= cqe::REQ_ERR
+        self.word.to_le() >= u64::from(cqe::REQ_ERR) << 60
     }
 
     /// The completion's fields, which mean something only if the request succeeded.

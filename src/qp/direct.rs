@@ -127,6 +127,28 @@ impl<'a, T: Transport, S: State> QueuePair<'a, T, S, Direct> {
         self.queues.post_list::<T, R>(&self.limits, requests)
     }
 
+    /// Starts requests of any kind that reach the device with one doorbell.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # use ibv::{Direct, MrSlice, PostError, QueuePair, Rc, RemoteSlice, send, state::Rts, write};
+    /// # fn f<'a>(qp: &mut QueuePair<'a, Rc, Rts, Direct>, from: MrSlice<'a>, to: RemoteSlice) -> Result<(), PostError> {
+    /// let mut batch = qp.batch();
+    /// batch.push(write(from, to))?;
+    /// batch.push(send(from).signaled())?;
+    /// batch.submit();
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[inline(always)]
+    pub fn batch(&mut self) -> mlx5::Batch<'_, 'a, T>
+    where
+        S: CanPostSend,
+    {
+        mlx5::Batch::new(&mut self.queues, &self.limits)
+    }
+
     /// Posts room for a message.
     ///
     /// # Errors
