@@ -238,7 +238,7 @@ pub(super) unsafe fn take_qp(qp: NonNull<sys::ibv_qp>) -> Result<QpParts> {
             recv_count: out.rq.wqe_cnt,
             recv_stride: out.rq.stride,
             record: Record::new(record),
-            register: BlueFlame::new(register, out.bf.size),
+            register: BlueFlame::new(register, out.bf.size).ok_or_else(strange)?,
         })
     }
 }

@@ -16,7 +16,7 @@ use super::bits::{SEGMENT, WQE_BB, cqe};
 use super::wqe::Segment;
 
 #[cfg(target_arch = "x86_64")]
-use std::arch::x86_64::{__m128i, _mm_load_si128, _mm_set_epi64x, _mm_store_si128};
+use std::arch::x86_64::{__m128i, _mm_load_si128};
 
 /// A doorbell record: two big-endian words in memory, which the device reads.
 #[derive(Clone, Copy, Debug)]
@@ -72,9 +72,9 @@ impl WqeRing {
     ///
     /// The slot is the CPU's, and `offset` a multiple of 16.
     #[inline(always)]
-    pub(super) unsafe fn put<const VECTOR: bool>(self, offset: usize, segment: Segment) {
+    pub(super) unsafe fn put(self, offset: usize, segment: Segment) {
         // SAFETY: 16 bytes in the ring, aligned to 16, and the CPU's.
-        unsafe { put::<VECTOR>(self.at(offset).0, segment) };
+        unsafe { put(self.at(offset).0, segment) };
     }
 
     /// Block `index`, which goes round.
@@ -118,9 +118,9 @@ impl Block {
     ///
     /// The block is the CPU's, and so it is.
     #[inline(always)]
-    pub(super) unsafe fn put<const VECTOR: bool>(self, unit: usize, segment: Segment) {
+    pub(super) unsafe fn put(self, unit: usize, segment: Segment) {
         // SAFETY: 16 bytes in the block, aligned to 16, and the CPU's.
-        unsafe { put::<VECTOR>(self.0.add(unit * SEGMENT), segment) };
+        unsafe { put(self.0.add(unit * SEGMENT), segment) };
     }
 
     /// Writes inline data into it, from segment `unit` on.
@@ -154,15 +154,9 @@ impl Block {
 ///
 /// `at` leads to 16 bytes, aligned to 16, that are the caller's.
 #[inline(always)]
-unsafe fn put<const VECTOR: bool>(at: NonNull<u8>, Segment([first, second]): Segment) {
-    #[cfg(target_arch = "x86_64")]
-    if VECTOR {
-        // SAFETY: by the caller's promise.
-        unsafe { _mm_store_si128(at.as_ptr().cast(), _mm_set_epi64x(second as i64, first as i64)) };
-        return;
-    }
+unsafe fn put(at: NonNull<u8>, Segment(words): Segment) {
     // SAFETY: by the caller's promise.
-    unsafe { at.cast().write([first, second]) };
+    unsafe { at.cast().write(words) };
 }
 
 /// Copies as `memcpy` does, without a call for the lengths that are common.
@@ -174,31 +168,33 @@ unsafe fn put<const VECTOR: bool>(at: NonNull<u8>, Segment([first, second]): Seg
 unsafe fn copy(from: *const u8, to: NonNull<u8>, len: usize) {
     type Unit = [u64; 2];
     let to = to.as_ptr();
+    /// Copies the first and the last of a type's bytes.
+    macro_rules! ends {
+        ($type:ty) => {{
+            let first = from.cast::<$type>().read_unaligned();
+            let last = from.add(len - size_of::<$type>()).cast::<$type>().read_unaligned();
+            to.cast::<$type>().write_unaligned(first);
+            to.add(len - size_of::<$type>()).cast::<$type>().write_unaligned(last);
+        }};
+    }
     // SAFETY: each access is within `len` bytes of both; where two overlap, they write the same.
     unsafe {
-        if len >= 16 {
-            let mut at = 0;
-            while at + 16 <= len {
-                to.add(at).cast::<Unit>().write_unaligned(from.add(at).cast::<Unit>().read_unaligned());
-                at += 16;
-            }
-            if at < len {
+        match len {
+            8..=16 => ends!(u64),
+            4..8 => ends!(u32),
+            2..4 => ends!(u16),
+            1 => to.write(from.read()),
+            0 => {}
+            _ => {
+                let mut at = 0;
+                while at + 16 < len {
+                    to.add(at).cast::<Unit>().write_unaligned(from.add(at).cast::<Unit>().read_unaligned());
+                    at += 16;
+                    // nothing; or this loop would become a call of `memcpy`, for which all callers save registers
+                    std::arch::asm!("/* {0} */", inout(reg) at, options(nomem, nostack, preserves_flags));
+                }
                 let at = len - 16;
                 to.add(at).cast::<Unit>().write_unaligned(from.add(at).cast::<Unit>().read_unaligned());
-            }
-        } else if len >= 8 {
-            let (first, last) =
-                (from.cast::<u64>().read_unaligned(), from.add(len - 8).cast::<u64>().read_unaligned());
-            to.cast::<u64>().write_unaligned(first);
-            to.add(len - 8).cast::<u64>().write_unaligned(last);
-        } else if len >= 4 {
-            let (first, last) =
-                (from.cast::<u32>().read_unaligned(), from.add(len - 4).cast::<u32>().read_unaligned());
-            to.cast::<u32>().write_unaligned(first);
-            to.add(len - 4).cast::<u32>().write_unaligned(last);
-        } else {
-            for at in 0..len {
-                to.add(at).write(from.add(at).read());
             }
         }
     }
@@ -207,8 +203,8 @@ unsafe fn copy(from: *const u8, to: NonNull<u8>, len: usize) {
 /// A BlueFlame register: two halves of `size` bytes that are used in turn. Nobody else uses it.
 #[derive(Debug)]
 pub(super) struct BlueFlame {
-    base: NonNull<u8>,
-    half: usize,
+    /// The half to use next.
+    at: NonNull<u8>,
     size: usize,
 }
 
@@ -216,8 +212,10 @@ impl BlueFlame {
     /// # Safety
     ///
     /// `base` leads to two halves of `size` bytes (or 8, if that is 0) that outlive it, and that nobody else writes.
-    pub(super) unsafe fn new(base: NonNull<u8>, size: u32) -> Self {
-        Self { base, half: 0, size: size as usize }
+    pub(super) unsafe fn new(base: NonNull<u8>, size: u32) -> Option<Self> {
+        let size = size as usize;
+        let known = size == 0 || size.is_power_of_two() && size >= WQE_BB && base.addr().get() % (2 * size) == 0;
+        known.then_some(Self { at: base, size })
     }
 
     /// Whether a WQE of so many blocks fits.
@@ -228,9 +226,11 @@ impl BlueFlame {
 
     #[inline(always)]
     fn next_half(&mut self) -> NonNull<u8> {
-        // SAFETY: `half` is 0 or `size`.
-        let at = unsafe { self.base.add(self.half) };
-        self.half ^= self.size;
+        let at = self.at;
+        // the halves differ in one bit of their address
+        let other = at.as_ptr().map_addr(|address| address ^ self.size);
+        // SAFETY: the other half, which is no more null than this one.
+        self.at = unsafe { NonNull::new_unchecked(other) };
         at
     }
 

@@ -148,7 +148,7 @@ impl<'a> Poller<'a> {
             return None;
         } else if op >> 4 <= cqe::RESP_SEND_INV {
             if let Some(next) = self.next_of_last(word) {
-                let id = self.last.recv.complete_one(wc::counter(word));
+                let id = self.last.recv.complete(wc::counter(word));
                 return Some(self.step(next, id, word));
             }
         }
@@ -231,7 +231,7 @@ impl<'a> Poller<'a> {
         }
         let lanes = self.lanes_of(wc::qp_number(word))?;
         let counter = wc::counter(word);
-        let id = if is_send { lanes.send.complete(counter) } else { lanes.recv.complete_one(counter) };
+        let id = if is_send { lanes.send.complete(counter) } else { lanes.recv.complete(counter) };
         self.last = lanes;
         Some(id)
     }

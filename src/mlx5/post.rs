@@ -23,8 +23,7 @@ use crate::qp::{Invariant, Transport};
 use crate::wr::encode::{Encode, Head, Limits};
 use crate::wr::{Address, PostError, Recv, Scatter, SendRequest};
 
-/// A WQE in the making. `ALONE`: it is not one of several, and is rung for when it is complete. Then it is written by
-/// stores of 16 bytes, which the copy to the register can load at once.
+/// A WQE in the making. `ALONE`: it is not one of several, and is rung for when it is complete.
 struct Writer<'q, const ALONE: bool> {
     queue: &'q mut SendQueue,
     limits: &'q Limits,
@@ -67,9 +66,9 @@ impl<'q, const ALONE: bool> Writer<'q, ALONE> {
         // SAFETY: there is room, so the slot is ours.
         unsafe {
             if self.units < PER_BLOCK {
-                self.block.put::<ALONE>(self.units, segment);
+                self.block.put(self.units, segment);
             } else {
-                self.ring.put::<ALONE>(self.offset(), segment);
+                self.ring.put(self.offset(), segment);
             }
         }
         self.units += 1;
@@ -107,7 +106,7 @@ impl<'q, const ALONE: bool> Writer<'q, ALONE> {
         let flags = queue.signal_bits | wqe::fm_ce_se(head.flags);
         let control = wqe::control(index, opcode, queue.number, units as u32, flags, imm);
         // SAFETY: there is room, so the slot is ours.
-        unsafe { block.put::<ALONE>(0, control) };
+        unsafe { block.put(0, control) };
         let blocks = if SHORT { 1 } else { wqe::blocks(units) };
         let next = queue.producer.push(head.id, blocks);
         if ALONE {
@@ -196,25 +195,58 @@ impl<const ALONE: bool> Encode for Writer<'_, ALONE> {
 
     #[inline(always)]
     fn inline(mut self, data: &[u8]) -> Result<Written, PostError> {
-        self.limits.inline(data.len())?;
-        let units = wqe::inline_units(data.len());
-        let header = wqe::inline_header(data.len() as u32);
-        if data.is_empty() {
-            unlikely();
-            return Ok(self.finish::<false>());
-        }
-        if self.units < PER_BLOCK && data.len() <= (PER_BLOCK - self.units) * SEGMENT - size_of::<u32>() {
+        const HEADER: usize = size_of::<u32>();
+        let room = (PER_BLOCK * SEGMENT).saturating_sub(self.units * SEGMENT + HEADER);
+        if data.len().wrapping_sub(1) < room {
+            // no less exact than for a longer one, since it is short
+            self.limits.inline_short(data.len() as u32)?;
             // SAFETY: there is room for a block, so it is ours, and it all goes into that.
-            unsafe { self.block.put_inline(self.units, header, data) };
-            self.units += units;
+            unsafe { self.block.put_inline(self.units, wqe::inline_header(data.len() as u32), data) };
+            self.units = (self.units * SEGMENT + HEADER + data.len()).div_ceil(SEGMENT);
             return Ok(self.finish::<true>());
         }
-        self.reserve(units)?;
-        // SAFETY: there is room, so the slots are ours.
-        unsafe { self.ring.put_inline(self.offset(), header, data) };
-        self.units += units;
-        Ok(self.finish::<false>())
+        unlikely();
+        self.limits.inline(data.len())?;
+        if data.is_empty() {
+            return Ok(self.finish::<false>());
+        }
+        let Self { queue, limits, block, head, opcode, imm, units, .. } = self;
+        if inline_long::<ALONE>(queue, limits, head.id, head.flags, opcode, imm, units, data) {
+            Ok(Written { block })
+        } else {
+            Err(PostError::QueueFull)
+        }
     }
+}
+
+/// Finishes a request whose inline data goes past the first block, if there is room. A function of its own, that is
+/// given numbers: so the short way saves no registers, and keeps nothing in memory.
+#[cold]
+#[inline(never)]
+#[expect(clippy::too_many_arguments, reason = "see above")]
+fn inline_long<const ALONE: bool>(
+    queue: &mut SendQueue,
+    limits: &Limits,
+    id: u64,
+    flags: u32,
+    opcode: u8,
+    imm: u32,
+    units: usize,
+    data: &[u8],
+) -> bool {
+    let (ring, index) = (queue.ring, queue.producer.head());
+    let block = ring.block(index);
+    let head = Head { id, flags };
+    let mut writer = Writer::<ALONE> { queue, limits, ring, block, index, head, opcode, imm, units };
+    let units = wqe::inline_units(data.len());
+    if writer.reserve(units).is_err() {
+        return false;
+    }
+    // SAFETY: there is room, so the slots are ours.
+    unsafe { ring.put_inline(writer.offset(), wqe::inline_header(data.len() as u32), data) };
+    writer.units += units;
+    writer.finish::<false>();
+    true
 }
 
 impl SendQueue {
@@ -302,17 +334,29 @@ impl DirectQueues {
             let sges = MrSlice::as_sges(into.slices());
             limits.recv_sges(sges.len())?;
             let start = index as usize * stride;
+            if let [one] = sges {
+                if one.length != 0 {
+                    // SAFETY: there is room, so the slot is ours.
+                    unsafe {
+                        ring.put(start, wqe::data(one.addr, one.length, one.lkey));
+                        if stride > SEGMENT {
+                            ring.put(start + SEGMENT, wqe::END_OF_LIST);
+                        }
+                    }
+                    return Ok(id);
+                }
+            }
             let mut at = 0;
             for sge in sges {
                 if sge.length != 0 {
                     // SAFETY: there is room, so the slot is ours; a request has no more elements than its WQE.
-                    unsafe { ring.put::<false>(start + at, wqe::data(sge.addr, sge.length, sge.lkey)) };
+                    unsafe { ring.put(start + at, wqe::data(sge.addr, sge.length, sge.lkey)) };
                     at += SEGMENT;
                 }
             }
             if at < stride {
                 // SAFETY: as above.
-                unsafe { ring.put::<false>(start + at, wqe::END_OF_LIST) };
+                unsafe { ring.put(start + at, wqe::END_OF_LIST) };
             }
             Ok(id)
         })?;

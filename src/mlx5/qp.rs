@@ -16,7 +16,7 @@ use super::bits::{SEGMENT, WQE_BB};
 use super::cq::DirectCq;
 use super::dv::{self, OwnDomain, QpParts, QpWanted};
 use super::mmio::{BlueFlame, Record, WqeRing};
-use super::ring::{Lanes, Producer, RETIRED, queue};
+use super::ring::{Lanes, Producer, RETIRED, RecvSlot, SendSlot, queue};
 use super::wc::key_of;
 use super::wqe;
 use crate::context::Context;
@@ -26,13 +26,13 @@ use crate::qp::QpCaps;
 /// A send queue.
 #[derive(Debug)]
 pub(super) struct SendQueue {
-    pub(super) producer: Producer,
+    pub(super) producer: Producer<SendSlot>,
     pub(super) lanes: Arc<Lanes>,
     pub(super) ring: WqeRing,
     /// The queue pair's number, where the control segment has it.
     pub(super) number: u32,
-    /// What every request has in its control segment.
-    pub(super) signal_bits: u8,
+    /// What every request has in its control segment, as the third word of that.
+    pub(super) signal_bits: u32,
     pub(super) record: Record,
     pub(super) register: BlueFlame,
 }
@@ -40,7 +40,7 @@ pub(super) struct SendQueue {
 /// A receive queue.
 #[derive(Debug)]
 pub(super) struct RecvQueue {
-    pub(super) producer: Producer,
+    pub(super) producer: Producer<RecvSlot>,
     pub(super) lanes: Arc<Lanes>,
     pub(super) ring: WqeRing,
     /// Bytes from one WQE to the next.
@@ -80,7 +80,7 @@ struct Members {
 
 impl DirectLink {
     /// New, empty queues, known to the completion queues.
-    fn make_queues(&self, send_len: u32, recv_len: u32) -> (Producer, Producer, Members) {
+    fn make_queues(&self, send_len: u32, recv_len: u32) -> (Producer<SendSlot>, Producer<RecvSlot>, Members) {
         let ((send_producer, send), (recv_producer, recv)) = (queue(send_len), queue(recv_len));
         let members = if Arc::ptr_eq(&self.send_cq, &self.recv_cq) {
             let both = Arc::new(Lanes::new(self.number, key_of(self.number), send, recv));
@@ -191,7 +191,7 @@ pub(crate) fn join(
             lanes: members.send,
             ring: send.unwrap_or(WqeRing::NONE),
             number: number << 8,
-            signal_bits: if signal_all { super::bits::ctrl::CQ_UPDATE } else { 0 },
+            signal_bits: if signal_all { wqe::fm_ce_se(sys::IBV_SEND_SIGNALED) } else { 0 },
             record,
             register,
         },

@@ -10,43 +10,31 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::masked::Masked;
 
-/// What is remembered of the request in a slot.
+/// What is remembered of a send in a slot.
 #[derive(Debug, Default)]
-pub(super) struct Slot {
+pub(super) struct SendSlot {
     /// Its `wr_id`.
     id: AtomicU64,
     /// The index of the slot after it.
     next: AtomicU32,
 }
 
+/// What is remembered of a receive: its `wr_id`.
+pub(super) type RecvSlot = AtomicU64;
+
 /// The polling side of a queue.
 #[derive(Debug)]
 #[repr(align(64))]
-pub(super) struct Lane {
-    slots: Masked<Slot>,
-    /// All before it is free, modulo 2¹⁶.
+pub(super) struct Lane<S> {
+    slots: Masked<S>,
+    /// All before it is free; of a receive queue, modulo 2¹⁶.
     tail: AtomicU32,
-}
-
-/// The polling side of a queue pair's queues between two resets: what completions that name it are looked up in.
-///
-/// A queue that completes elsewhere is empty here.
-#[derive(Debug)]
-pub(super) struct Lanes {
-    pub(super) send: Lane,
-    pub(super) recv: Lane,
-    /// The queue pair's number.
-    pub(super) number: u32,
-    /// The number as completions have it; none that they could have, once the queue pair was emptied or destroyed.
-    key: AtomicU32,
-    /// See [`retire`](Self::retire).
-    until: AtomicU32,
 }
 
 /// The posting side of a queue.
 #[derive(Debug)]
-pub(super) struct Producer {
-    slots: Masked<Slot>,
+pub(super) struct Producer<S> {
+    slots: Masked<S>,
     len: u32,
     /// The slot to fill next.
     head: u32,
@@ -55,14 +43,29 @@ pub(super) struct Producer {
 }
 
 /// Both sides of a queue of `len` slots, which is a power of two, at most 2¹⁵, or 0.
-pub(super) fn queue(len: u32) -> (Producer, Lane) {
+pub(super) fn queue<S: Default>(len: u32) -> (Producer<S>, Lane<S>) {
     let slots = Masked::new(len);
     let lane = Lane { slots: slots.clone(), tail: AtomicU32::new(0) };
     (Producer { slots, len, head: 0, limit: len }, lane)
 }
 
-impl Producer {
-    /// The slot to fill next; counts on for ever.
+/// The polling side of a queue pair's queues between two resets: what completions that name it are looked up in.
+///
+/// A queue that completes elsewhere is empty here.
+#[derive(Debug)]
+pub(super) struct Lanes {
+    pub(super) send: Lane<SendSlot>,
+    pub(super) recv: Lane<RecvSlot>,
+    /// The queue pair's number.
+    pub(super) number: u32,
+    /// The number as completions have it; none that they could have, once the queue pair was emptied or destroyed.
+    key: AtomicU32,
+    /// See [`retire`](Self::retire).
+    until: AtomicU32,
+}
+
+impl<S> Producer<S> {
+    /// The slot to fill next; counts on for ever, modulo 2³².
     #[inline(always)]
     pub(super) fn head(&self) -> u32 {
         self.head
@@ -73,17 +76,30 @@ impl Producer {
         self.len
     }
 
-    /// Whether `slots` more can be filled. If not as far as is known here, asks `lane`.
+    /// Whether `slots` more can be filled. If not as far as is known here, looks up to where they are free.
     #[inline(always)]
-    pub(super) fn has_room(&mut self, slots: u32, lane: &Lane) -> bool {
+    fn has_room_or(&mut self, slots: u32, free: impl FnOnce(u32) -> u32) -> bool {
         if self.limit.wrapping_sub(self.head) >= slots {
             return true;
         }
         unlikely();
-        // pairs with the Release of the consumer, who has read the slots that it frees
-        let outstanding = self.head.wrapping_sub(lane.tail.load(Ordering::Acquire)) & 0xffff;
-        self.limit = self.head.wrapping_sub(outstanding).wrapping_add(self.len);
+        self.limit = free(self.head).wrapping_add(self.len);
         self.limit.wrapping_sub(self.head) >= slots
+    }
+
+    /// Takes back what was pushed since `head` was read. Nothing of it may have reached the device.
+    #[inline(always)]
+    pub(super) fn roll_back(&mut self, head: u32) {
+        self.head = head;
+    }
+}
+
+impl Producer<SendSlot> {
+    /// Whether `slots` more can be filled.
+    #[inline(always)]
+    pub(super) fn has_room(&mut self, slots: u32, lane: &Lane<SendSlot>) -> bool {
+        // pairs with the Release of the consumer, who has read the slots that it frees
+        self.has_room_or(slots, |_| lane.tail.load(Ordering::Acquire))
     }
 
     /// Fills `slots` slots with one request. There must be room. Gives the head after it.
@@ -96,9 +112,20 @@ impl Producer {
         self.head = next;
         next
     }
+}
 
-    /// Fills a slot for each of `requests`, in a queue whose requests take one slot and are done in order. `write`
-    /// writes one, and gives its id; if it fails, nothing was filled. There must be room. Gives the head after them.
+impl Producer<RecvSlot> {
+    /// Whether `slots` more can be filled.
+    #[inline(always)]
+    pub(super) fn has_room(&mut self, slots: u32, lane: &Lane<RecvSlot>) -> bool {
+        self.has_room_or(slots, |head| {
+            // as for sends
+            head.wrapping_sub(head.wrapping_sub(lane.tail.load(Ordering::Acquire)) & 0xffff)
+        })
+    }
+
+    /// Fills a slot for each of `requests`: receives take one slot, and are done in order. `write` writes one, and
+    /// gives its id; if it fails, nothing was filled. There must be room. Gives the head after them.
     #[inline(always)]
     pub(super) fn push_each<R, E>(
         &mut self,
@@ -107,21 +134,15 @@ impl Producer {
     ) -> Result<u32, E> {
         let (slots, mut at) = (self.slots.view(), self.head);
         for request in requests {
-            slots.at(at).id.store(write(at, request)?, Ordering::Relaxed);
+            slots.at(at).store(write(at, request)?, Ordering::Relaxed);
             at = at.wrapping_add(1);
         }
         self.head = at;
         Ok(at)
     }
-
-    /// Takes back what was pushed since `head` was read. Nothing of it may have reached the device.
-    #[inline(always)]
-    pub(super) fn roll_back(&mut self, head: u32) {
-        self.head = head;
-    }
 }
 
-impl Lane {
+impl Lane<SendSlot> {
     /// The request in slot `counter` is done, with all before it. Gives its id.
     #[inline(always)]
     pub(super) fn complete(&self, counter: u32) -> u64 {
@@ -131,11 +152,13 @@ impl Lane {
         self.tail.store(slot.next.load(Ordering::Relaxed), Ordering::Release);
         id
     }
+}
 
-    /// The same where each request takes one slot.
+impl Lane<RecvSlot> {
+    /// The receive in slot `counter` is done, with all before it. Gives its id.
     #[inline(always)]
-    pub(super) fn complete_one(&self, counter: u32) -> u64 {
-        let id = self.slots.at(counter).id.load(Ordering::Relaxed);
+    pub(super) fn complete(&self, counter: u32) -> u64 {
+        let id = self.slots.at(counter).load(Ordering::Relaxed);
         self.tail.store(counter.wrapping_add(1), Ordering::Release);
         id
     }
@@ -143,7 +166,7 @@ impl Lane {
 
 impl Lanes {
     /// `key` is the number as completions have it.
-    pub(super) fn new(number: u32, key: u32, send: Lane, recv: Lane) -> Self {
+    pub(super) fn new(number: u32, key: u32, send: Lane<SendSlot>, recv: Lane<RecvSlot>) -> Self {
         Self { number, send, recv, key: AtomicU32::new(key), until: AtomicU32::new(0) }
     }
 
@@ -195,7 +218,7 @@ mod tests {
     type Model = VecDeque<(u64, u32, u32, bool)>;
 
     fn run(len: u32, start: u32, steps: impl IntoIterator<Item = (u32, bool, bool)>) -> u32 {
-        let (mut producer, lane) = queue(len);
+        let (mut producer, lane) = queue::<SendSlot>(len);
         (producer.head, producer.limit) = (start, start.wrapping_add(len));
         lane.tail.store(start, Ordering::Relaxed);
         let mut model = Model::new();
@@ -241,8 +264,27 @@ mod tests {
     }
 
     #[test]
+    fn receives_take_one_slot_each() {
+        let (mut producer, lane) = queue::<RecvSlot>(8);
+        let mut done = 0u32;
+        for round in 0..70_000u32 {
+            let many = vec![(); (round % 9) as usize];
+            if producer.has_room(many.len() as u32, &lane) {
+                producer.push_each(&many, |index, ()| Ok::<_, ()>(index.into())).unwrap();
+            } else {
+                assert!(producer.head().wrapping_sub(done) + many.len() as u32 > 8);
+            }
+            if round % 3 != 0 && done != producer.head() {
+                assert_eq!(lane.complete(done & 0xffff), done.into());
+                done += 1;
+            }
+        }
+        assert!(done > 1 << 15 && producer.push_each(&[()], |_, ()| Err(())).is_err());
+    }
+
+    #[test]
     fn an_empty_queue_takes_nothing() {
-        let (mut producer, lane) = queue(0);
+        let (mut producer, lane) = queue::<SendSlot>(0);
         assert!(!producer.has_room(1, &lane));
         assert_eq!(lane.complete(7), 0, "and a device that says otherwise does no harm");
         assert!(!producer.has_room(1, &lane));
@@ -250,7 +292,7 @@ mod tests {
 
     #[test]
     fn taking_back_frees_the_slots() {
-        let (mut producer, lane) = queue(4);
+        let (mut producer, lane) = queue::<SendSlot>(4);
         assert!(producer.has_room(4, &lane));
         let head = producer.head();
         producer.push(1, 3);

@@ -2,7 +2,10 @@
 
 use super::bits::{INLINE_SEG, INVALID_LKEY, SEGMENT, WQE_BB, av, ctrl};
 
-/// 16 bytes of a WQE: two words of 64 bits, as a little- or big-endian machine would load them from the ring.
+#[cfg(not(target_endian = "little"))]
+compile_error!("the mlx5 direct path puts words together as little-endian machines have them");
+
+/// 16 bytes of a WQE: two words of 64 bits, as they are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Segment(pub(super) [u64; 2]);
 
@@ -24,24 +27,25 @@ impl Segment {
     }
 }
 
-/// `enum ibv_send_flags` as the control segment's fm_ce_se.
+/// `enum ibv_send_flags` as the control segment's third word, where fm_ce_se is the last byte; as it stands there.
 #[inline(always)]
-pub(super) const fn fm_ce_se(flags: u32) -> u8 {
+pub(super) const fn fm_ce_se(flags: u32) -> u32 {
     const { assert!(ibv_sys::IBV_SEND_FENCE << 7 == ctrl::FENCE as u32) };
     const { assert!(ibv_sys::IBV_SEND_SIGNALED << 2 == ctrl::CQ_UPDATE as u32) };
     const { assert!(ibv_sys::IBV_SEND_SOLICITED >> 1 == ctrl::SOLICITED as u32) };
     let fence = (flags & ibv_sys::IBV_SEND_FENCE) << 7;
     let completion = (flags & ibv_sys::IBV_SEND_SIGNALED) << 2;
     let solicited = (flags & ibv_sys::IBV_SEND_SOLICITED) >> 1;
-    (fence | completion | solicited) as u8
+    (fence | completion | solicited).to_be()
 }
 
-/// The control segment. `qpn` is the queue pair's number shifted left by 8, `units` the WQE's size in segments.
+/// The control segment. `qpn` is the queue pair's number shifted left by 8, `units` the WQE's size in segments,
+/// `flags` the third word as it stands there.
 #[inline(always)]
-pub(super) const fn control(index: u32, opcode: u8, qpn: u32, units: u32, fm_ce_se: u8, imm: u32) -> Segment {
+pub(super) const fn control(index: u32, opcode: u8, qpn: u32, units: u32, flags: u32, imm: u32) -> Segment {
     let first = ((index & 0xffff) << 8 | opcode as u32) as u64;
     let second = (qpn | units) as u64;
-    Segment::be(first << 32 | second, (fm_ce_se as u64) << 32 | imm as u64)
+    Segment([(first << 32 | second).to_be(), flags as u64 | (imm.to_be() as u64) << 32])
 }
 
 /// The remote address segment.
