@@ -13,6 +13,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use super::bits::{SEGMENT, WQE_BB, cqe};
+use super::ring::unlikely;
 use super::wqe::Segment;
 
 #[cfg(target_arch = "x86_64")]
@@ -181,11 +182,21 @@ unsafe fn copy(from: *const u8, to: NonNull<u8>, len: usize) {
     unsafe {
         match len {
             8..=16 => ends!(u64),
-            4..8 => ends!(u32),
-            2..4 => ends!(u16),
-            1 => to.write(from.read()),
-            0 => {}
+            4..8 => {
+                unlikely();
+                ends!(u32);
+            }
+            2..4 => {
+                unlikely();
+                ends!(u16);
+            }
+            1 => {
+                unlikely();
+                to.write(from.read());
+            }
+            0 => unlikely(),
             _ => {
+                unlikely();
                 let mut at = 0;
                 while at + 16 < len {
                     to.add(at).cast::<Unit>().write_unaligned(from.add(at).cast::<Unit>().read_unaligned());

@@ -15,6 +15,7 @@ mod wqe;
 
 pub use poller::Poller;
 pub use post::Batch;
+pub(crate) use post::SHORT_INLINE;
 pub use wc::{Completion, WorkCompletion};
 
 #[doc(hidden)]

@@ -43,6 +43,10 @@ struct Written {
     block: Block,
 }
 
+/// Inline data that fits into the first block of every request of a connected queue pair, so that it is allowed there
+/// whatever was asked for.
+pub(crate) const SHORT_INLINE: usize = WQE_BB - 2 * SEGMENT - size_of::<u32>();
+
 /// Segments of a block.
 const PER_BLOCK: usize = WQE_BB / SEGMENT;
 
@@ -103,7 +107,9 @@ impl<'q, const ALONE: bool> Writer<'q, ALONE> {
     #[inline(always)]
     fn finish<const SHORT: bool>(self) -> Written {
         let Self { queue, ring, block, index, head, opcode, imm, units, .. } = self;
-        let flags = queue.signal_bits | wqe::fm_ce_se(head.flags);
+        // what a request asks for itself is a constant
+        let signaled = head.flags & sys::IBV_SEND_SIGNALED != 0;
+        let flags = wqe::fm_ce_se(head.flags) | if signaled { 0 } else { queue.signal_bits };
         let control = wqe::control(index, opcode, queue.number, units as u32, flags, imm);
         // SAFETY: there is room, so the slot is ours.
         unsafe { block.put(0, control) };
@@ -197,56 +203,76 @@ impl<const ALONE: bool> Encode for Writer<'_, ALONE> {
     fn inline(mut self, data: &[u8]) -> Result<Written, PostError> {
         const HEADER: usize = size_of::<u32>();
         let room = (PER_BLOCK * SEGMENT).saturating_sub(self.units * SEGMENT + HEADER);
+        // so many are allowed on every queue pair
+        let room = room.min(SHORT_INLINE);
         if data.len().wrapping_sub(1) < room {
-            // no less exact than for a longer one, since it is short
-            self.limits.inline_short(data.len() as u32)?;
             // SAFETY: there is room for a block, so it is ours, and it all goes into that.
             unsafe { self.block.put_inline(self.units, wqe::inline_header(data.len() as u32), data) };
             self.units = (self.units * SEGMENT + HEADER + data.len()).div_ceil(SEGMENT);
             return Ok(self.finish::<true>());
         }
-        unlikely();
-        self.limits.inline(data.len())?;
-        if data.is_empty() {
-            return Ok(self.finish::<false>());
-        }
         let Self { queue, limits, block, head, opcode, imm, units, .. } = self;
-        if inline_long::<ALONE>(queue, limits, head.id, head.flags, opcode, imm, units, data) {
-            Ok(Written { block })
-        } else {
-            Err(PostError::QueueFull)
+        let rest = Rest::new(opcode, units, head.flags, imm);
+        match inline_long::<ALONE>(queue, data, limits, head.id, rest) {
+            Long::Written => Ok(Written { block }),
+            Long::Full => Err(PostError::QueueFull),
+            Long::TooLong => Err(PostError::InlineTooLong { max: limits.max_inline }),
         }
     }
 }
 
-/// Finishes a request whose inline data goes past the first block, if there is room. A function of its own, that is
+/// What else a request with long inline data is, in one register: opcode, segments so far, flags, immediate data.
+#[derive(Clone, Copy)]
+struct Rest(u64);
+
+impl Rest {
+    #[inline(always)]
+    fn new(opcode: u8, units: usize, flags: u32, imm: u32) -> Self {
+        Self(u64::from(opcode) | (units as u64 & 0xff) << 8 | u64::from(flags & 0xffff) << 16 | u64::from(imm) << 32)
+    }
+
+    fn parts(self) -> (u8, usize, u32, u32) {
+        (self.0 as u8, (self.0 >> 8) as usize & 0xff, (self.0 >> 16) as u32 & 0xffff, (self.0 >> 32) as u32)
+    }
+}
+
+/// What became of a request with long inline data; it fits a register.
+enum Long {
+    Written,
+    Full,
+    TooLong,
+}
+
+/// Finishes a request with inline data that does not go into its first block, or none. A function of its own, that is
 /// given numbers: so the short way saves no registers, and keeps nothing in memory.
 #[cold]
 #[inline(never)]
-#[expect(clippy::too_many_arguments, reason = "see above")]
 fn inline_long<const ALONE: bool>(
     queue: &mut SendQueue,
+    data: &[u8],
     limits: &Limits,
     id: u64,
-    flags: u32,
-    opcode: u8,
-    imm: u32,
-    units: usize,
-    data: &[u8],
-) -> bool {
+    rest: Rest,
+) -> Long {
+    let (opcode, units, flags, imm) = rest.parts();
+    if limits.inline(data.len()).is_err() {
+        return Long::TooLong;
+    }
     let (ring, index) = (queue.ring, queue.producer.head());
     let block = ring.block(index);
     let head = Head { id, flags };
     let mut writer = Writer::<ALONE> { queue, limits, ring, block, index, head, opcode, imm, units };
-    let units = wqe::inline_units(data.len());
-    if writer.reserve(units).is_err() {
-        return false;
+    if !data.is_empty() {
+        let units = wqe::inline_units(data.len());
+        if writer.reserve(units).is_err() {
+            return Long::Full;
+        }
+        // SAFETY: there is room, so the slots are ours.
+        unsafe { ring.put_inline(writer.offset(), wqe::inline_header(data.len() as u32), data) };
+        writer.units += units;
     }
-    // SAFETY: there is room, so the slots are ours.
-    unsafe { ring.put_inline(writer.offset(), wqe::inline_header(data.len() as u32), data) };
-    writer.units += units;
     writer.finish::<false>();
-    true
+    Long::Written
 }
 
 impl SendQueue {

@@ -85,7 +85,10 @@ impl<'a, T: Transport> QueuePairBuilder<'a, T, Direct> {
                 domain.set(held);
                 made
             },
-            |qp, _, depths| {
+            |qp, limits, depths| {
+                if !T::DATAGRAM {
+                    limits.max_inline = limits.max_inline.max(mlx5::SHORT_INLINE as u32);
+                }
                 // SAFETY: just made; the queues lie beside the core that owns it, and are used by `&mut` on both.
                 let taken = unsafe { mlx5::take(qp) }?;
                 let Some(held) = domain.take() else { return Err(mlx5::lost()) };

@@ -86,12 +86,6 @@ impl Limits {
         }
     }
 
-    #[cfg(feature = "mlx5")]
-    #[inline(always)]
-    pub(crate) fn inline_short(&self, asked: u32) -> Result<(), PostError> {
-        if asked <= self.max_inline { Ok(()) } else { Err(PostError::InlineTooLong { max: self.max_inline }) }
-    }
-
     /// A provider takes any `ibv_ah` for one of its own, so another context's must not get there.
     #[inline(always)]
     pub(crate) fn address(&self, to: &Address<'_>) -> Result<(), PostError> {
