@@ -6,6 +6,9 @@
 mod bytes;
 #[path = "soft_mlx5/cqes.rs"]
 mod cqes;
+#[cfg(target_arch = "x86_64")]
+#[path = "soft_mlx5/fences.rs"]
+mod fences;
 #[path = "soft_mlx5/life.rs"]
 mod life;
 #[path = "soft_mlx5/rig.rs"]
