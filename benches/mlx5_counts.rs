@@ -4,7 +4,13 @@
 //! outside of what is counted. Each row is one function, `stock_*` or `ours_*`: never inlined, all its arguments opaque.
 //! Stock is given requests that were built before; ours are built in the function.
 #![expect(unsafe_code, reason = "calls the C functions, and has names that callgrind finds")]
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "a benchmark")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a benchmark"
+)]
 
 use std::hint::black_box;
 use std::process::Command;
@@ -14,9 +20,9 @@ use std::sync::Arc;
 use ibv::mlx5::Poller;
 use ibv::sys;
 use ibv::{
-    Backend, Basic, CompletionQueue, Connection, Context, Direct, Endpoint, InitAttr, Inline, MemoryRegion, MrSlice,
-    ProtectionDomain, QueuePair, QueuePairBuilder, Rc, Recv, RemoteAccess, RemoteSlice, WorkCompletion, recv, state,
-    write,
+    Backend, Basic, CompletionQueue, Connection, Context, Direct, Endpoint, InitAttr, Inline, MemoryRegion,
+    MrSlice, ProtectionDomain, QueuePair, QueuePairBuilder, Rc, Recv, RemoteAccess, RemoteSlice,
+    WorkCompletion, recv, state, write,
 };
 use softhca::{Config, Hca};
 
@@ -147,7 +153,10 @@ impl Rig {
     }
 
     /// Connected to itself.
-    fn up<B: Backend>(&self, qp: QueuePair<'static, Rc, state::Reset, B>) -> QueuePair<'static, Rc, state::Rts, B> {
+    fn up<B: Backend>(
+        &self,
+        qp: QueuePair<'static, Rc, state::Reset, B>,
+    ) -> QueuePair<'static, Rc, state::Rts, B> {
         let local = self.ctx.local_port(1).unwrap();
         let peer = Endpoint { lid: local.lid, qpn: qp.qp_num(), psn: 0, gid: local.gid };
         let qp = qp.init(InitAttr::new(1).access(RemoteAccess::WRITE)).unwrap();

@@ -136,12 +136,12 @@ pub use addr::{AddressVector, Endpoint, Gid, Grh, Guid, LocalPort, Mtu, random_p
 pub use ah::{AddressHandle, GRH_LEN};
 pub use arena::{Arena, Peers, RegionArena};
 pub use context::{Context, GidEntry, GidType, LinkLayer, PortAttr, PortState};
+#[cfg(feature = "mlx5")]
+pub use cq::Direct;
 pub use cq::{
     Arm, Bare, Completion, CompletionChannel, CompletionQueue, CompletionQueueBuilder, CqId, CqKind, PollCq,
     PollError, Tracked, WcError, WcOpcode, WcStatus, WorkCompletion,
 };
-#[cfg(feature = "mlx5")]
-pub use cq::Direct;
 pub use device::{AtomicCap, Device, DeviceAttr, DeviceList, Devices, NodeType, TransportType, devices};
 pub use error::{CloseError, Error, Refused, Result, TransitionError, VerbError};
 #[doc(no_inline)]

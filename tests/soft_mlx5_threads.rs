@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use ibv::mlx5::Poller;
 use ibv::{
-    CompletionQueue, Connection, Context, Direct, Endpoint, InitAttr, LocalPort, MemoryRegion, OwnedQp, Pages,
-    ProtectionDomain, QueuePairBuilder, Rc, RemoteAccess, state, write,
+    CompletionQueue, Connection, Context, Direct, Endpoint, InitAttr, LocalPort, MemoryRegion, OwnedQp,
+    Pages, ProtectionDomain, QueuePairBuilder, Rc, RemoteAccess, state, write,
 };
 use softhca::{Config, Hca, Mode};
 
@@ -45,7 +45,8 @@ fn queues_and_poller_run_on_their_own_threads() {
                     let builder = QueuePairBuilder::<Rc, Direct>::direct(&pd, &cq, &cq);
                     connect(builder.send_depth(DEPTH as u32).recv_depth(0).build().unwrap(), local)
                 };
-                let (data, to) = (mr.slice(..64).unwrap().detach(), mr.remote_region().slice(2048..).unwrap());
+                let (data, to) =
+                    (mr.slice(..64).unwrap().detach(), mr.remote_region().slice(2048..).unwrap());
                 let mut qp = make();
                 let mut lives = 0u64;
                 while Instant::now() < end {
@@ -56,7 +57,9 @@ fn queues_and_poller_run_on_their_own_threads() {
                     while posted < wanted && Instant::now() < end {
                         let mut batch = qp.batch();
                         let mut some = 0;
-                        while some < 16 && batch.push(write(data, to).signaled().id(base | posted + some)).is_ok() {
+                        while some < 16
+                            && batch.push(write(data, to).signaled().id(base | posted + some)).is_ok()
+                        {
                             some += 1;
                         }
                         batch.submit();

@@ -175,7 +175,11 @@ impl<'a> CompletionQueueBuilder<'a> {
         dv::check_mlx5(ctx)?;
         let (asked, vector, overcommit) = self.sizes();
         if overcommit {
-            return Err(Error::invalid("the completion queue", "overcommitted", "within its room, if it is direct"));
+            return Err(Error::invalid(
+                "the completion queue",
+                "overcommitted",
+                "within its room, if it is direct",
+            ));
         }
         Error::check_limit("entries of a direct completion queue", asked, ctx.device_attr().max_cqe() / 2)?;
         let id = CqId::new();
@@ -183,8 +187,7 @@ impl<'a> CompletionQueueBuilder<'a> {
         // one more is what the library adds
         let entries = asked.saturating_mul(2) - 1;
         // SAFETY: the channel is of the same context, and held by the queue.
-        let raw =
-            unsafe { dv::create_cq(ctx, entries, entry_size, id.to_cq_context(), channel, vector) }?;
+        let raw = unsafe { dv::create_cq(ctx, entries, entry_size, id.to_cq_context(), channel, vector) }?;
         // SAFETY: nothing is attached yet; the queue owns both.
         let state = unsafe { DirectCq::new(&raw) }?;
         let room = Room::new(state.parts.ring.entries() / 2, false);

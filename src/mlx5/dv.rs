@@ -72,13 +72,8 @@ pub(super) unsafe fn create_cq(
     channel: *mut sys::ibv_comp_channel,
     comp_vector: u32,
 ) -> Result<Raw<sys::ibv_cq>> {
-    let mut attr = sys::ibv_cq_init_attr_ex {
-        cqe: entries,
-        cq_context,
-        channel,
-        comp_vector,
-        ..Default::default()
-    };
+    let mut attr =
+        sys::ibv_cq_init_attr_ex { cqe: entries, cq_context, channel, comp_vector, ..Default::default() };
     let mut dv = sys::mlx5dv_cq_init_attr {
         comp_mask: sys::MLX5DV_CQ_INIT_ATTR_MASK_CQE_SIZE.into(),
         cqe_size: entry_size,

@@ -225,7 +225,8 @@ impl BlueFlame {
     /// `base` leads to two halves of `size` bytes (or 8, if that is 0) that outlive it, and that nobody else writes.
     pub(super) unsafe fn new(base: NonNull<u8>, size: u32) -> Option<Self> {
         let size = size as usize;
-        let known = size == 0 || size.is_power_of_two() && size >= WQE_BB && base.addr().get() % (2 * size) == 0;
+        let known =
+            size == 0 || size.is_power_of_two() && size >= WQE_BB && base.addr().get() % (2 * size) == 0;
         known.then_some(Self { at: base, size })
     }
 
@@ -377,7 +378,8 @@ impl CqeAt {
     /// The device has not written it, and will not before this returns.
     unsafe fn clear(self) {
         // SAFETY: the last byte of a CQE.
-        unsafe { self.0.add(cqe::OP_OWN).cast::<AtomicU8>().as_ref() }.store(0xf0 | cqe::OWNER, Ordering::Relaxed);
+        unsafe { self.0.add(cqe::OP_OWN).cast::<AtomicU8>().as_ref() }
+            .store(0xf0 | cqe::OWNER, Ordering::Relaxed);
     }
 }
 

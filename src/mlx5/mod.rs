@@ -23,6 +23,6 @@ pub use cq::DirectCq;
 pub(crate) use dv::address_of;
 #[doc(hidden)]
 pub use qp::{DirectLink, DirectQueues};
-pub(crate) use qp::{create, lost, join, prepare, ring_sizes, take};
+pub(crate) use qp::{create, join, lost, prepare, ring_sizes, take};
 #[doc(hidden)]
 pub use wqe::AddressBytes;

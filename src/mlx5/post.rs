@@ -228,7 +228,12 @@ struct Rest(u64);
 impl Rest {
     #[inline(always)]
     fn new(opcode: u8, units: usize, flags: u32, imm: u32) -> Self {
-        Self(u64::from(opcode) | (units as u64 & 0xff) << 8 | u64::from(flags & 0xffff) << 16 | u64::from(imm) << 32)
+        Self(
+            u64::from(opcode)
+                | (units as u64 & 0xff) << 8
+                | u64::from(flags & 0xffff) << 16
+                | u64::from(imm) << 32,
+        )
     }
 
     fn parts(self) -> (u8, usize, u32, u32) {

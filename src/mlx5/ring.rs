@@ -230,7 +230,9 @@ mod tests {
                 model.push_back((id, producer.head(), slots, signaled));
                 producer.push(id, slots);
             }
-            let Some(done) = complete.then(|| model.iter().position(|request| request.3)).flatten() else { continue };
+            let Some(done) = complete.then(|| model.iter().position(|request| request.3)).flatten() else {
+                continue;
+            };
             let gone: Vec<_> = model.drain(..=done).collect();
             let (id, at, ..) = gone[done];
             assert_eq!(lane.complete(at & 0xffff), id, "the device tells the first slot, modulo 2^16");

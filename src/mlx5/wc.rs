@@ -101,7 +101,11 @@ impl<'p> WorkCompletion<'p> {
     /// [`WcError`] with the status otherwise.
     #[inline(always)]
     pub fn result(&self) -> Result<Completion<'_>, WcError> {
-        if self.failed() { Err(self.error()) } else { Ok(Completion { word: self.word, at: self.at, _lent: PhantomData }) }
+        if self.failed() {
+            Err(self.error())
+        } else {
+            Ok(Completion { word: self.word, at: self.at, _lent: PhantomData })
+        }
     }
 
     #[cold]

@@ -13,8 +13,8 @@ use std::fmt;
 use ibv_sys as sys;
 
 use super::change::Change;
-use super::state::QpState;
 use super::link::Link;
+use super::state::QpState;
 use super::{Backend, Basic};
 use crate::cq::{CompletionQueue, CqKind};
 use crate::error::Result;

@@ -80,7 +80,9 @@ impl<'a, T: Transport> QueuePairBuilder<'a, T, Direct> {
                 let made = held.as_ref().map_or((std::ptr::null_mut(), Default::default()), |held| {
                     let (ctx, cap) = (this.pd.context(), this.caps.to_c());
                     // SAFETY: the parents are alive and of one context; the domain goes after the queue pair.
-                    unsafe { mlx5::create(ctx, held, T::QP_TYPE, T::SEND_OPS, cqs, cap, signal_all, scatter_to_cqe) }
+                    unsafe {
+                        mlx5::create(ctx, held, T::QP_TYPE, T::SEND_OPS, cqs, cap, signal_all, scatter_to_cqe)
+                    }
                 });
                 domain.set(held);
                 made

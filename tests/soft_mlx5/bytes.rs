@@ -7,9 +7,9 @@
 use super::rig::{BLOCKS, INLINE, Memory, Qp, Random, Rig, SGES, drain, drain_direct};
 use ibv::mlx5::Poller;
 use ibv::{
-    AddressHandle, AddressVector, Basic, BatchStorage, Direct, Empty, Endpoint, Inline, MemoryRegion, MrSlice,
-    PostError, Rc, Remote, SendRequest, Transport, Uc, Ud, UdInitAttr, cmp_swp, fetch_add, read, recv, send,
-    send_imm, write, write_imm,
+    AddressHandle, AddressVector, Basic, BatchStorage, Direct, Empty, Endpoint, Inline, MemoryRegion,
+    MrSlice, PostError, Rc, Remote, SendRequest, Transport, Uc, Ud, UdInitAttr, cmp_swp, fetch_add, read,
+    recv, send, send_imm, write, write_imm,
 };
 
 /// Requests compared, in all.
@@ -79,25 +79,25 @@ macro_rules! connected {
         let imm = $random.word() as u32;
         let flags = ($random.coin(), $random.coin(), $random.word());
         macro_rules! post {
-            (|$d:ident| $make:expr) => {
-                match $random.below(4) {
-                    0 => post!(@ $data.one, $d, $make),
-                    1 => post!(@ Empty, $d, $make),
-                    2 => {
-                        $posted.inline = Some($data.bytes.len());
-                        post!(@ Inline(&$data.bytes), $d, $make)
+                (|$d:ident| $make:expr) => {
+                    match $random.below(4) {
+                        0 => post!(@ $data.one, $d, $make),
+                        1 => post!(@ Empty, $d, $make),
+                        2 => {
+                            $posted.inline = Some($data.bytes.len());
+                            post!(@ Inline(&$data.bytes), $d, $make)
+                        }
+                        _ => post!(@ $data.several.as_slice(), $d, $make),
                     }
-                    _ => post!(@ $data.several.as_slice(), $d, $make),
-                }
-            };
-            (@ $value:expr, $d:ident, $make:expr) => {{
-                let $d = $value;
-                let request = $make.signaled().id(flags.2);
-                let request = if flags.0 { request.fence() } else { request };
-                let request = if flags.1 { request.solicited() } else { request };
-                $pair.post(request, $posted.count)
-            }};
-        }
+                };
+                (@ $value:expr, $d:ident, $make:expr) => {{
+                    let $d = $value;
+                    let request = $make.signaled().id(flags.2);
+                    let request = if flags.0 { request.fence() } else { request };
+                    let request = if flags.1 { request.solicited() } else { request };
+                    $pair.post(request, $posted.count)
+                }};
+            }
         match $kind {
             0 => {
                 $posted.needs_recv = true;
@@ -150,7 +150,10 @@ fn compare(
                 }
                 bytes += 1;
             }
-        } else if [0, 1, 2, 3, 7].iter().any(|i| ours.register_byte(half, *i) != stock.register_byte(half, *i)) {
+        } else if [0, 1, 2, 3, 7]
+            .iter()
+            .any(|i| ours.register_byte(half, *i) != stock.register_byte(half, *i))
+        {
             return Err("the register after a list".to_owned());
         }
         at += units.div_ceil(4);
@@ -179,7 +182,8 @@ fn run<T: Transport>(
     let mut random = Random::new(1);
     let (mut at, mut bytes, mut half) = (0, 0, 0);
     for number in 0..requests {
-        let mut posted = Posted { count: if random.below(8) == 0 { 1 + random.below(4) } else { 1 }, ..Posted::default() };
+        let mut posted =
+            Posted { count: if random.below(8) == 0 { 1 + random.below(4) } else { 1 }, ..Posted::default() };
         let (kind, result) = post(&mut pair, &mut random, &mut posted);
         result.map_err(|error| format!("request {number}: {error}"))?;
         if posted.needs_recv {
@@ -191,7 +195,8 @@ fn run<T: Transport>(
         (at, bytes, half) = (next % BLOCKS, bytes + compared, half ^ 1);
         rig.hca.run_until_idle();
         let (a, b) = (drain(stock_cq), drain_direct(&mut poller));
-        let ids = |wcs: &[ibv::WorkCompletion]| wcs.iter().map(|wc| (wc.id(), wc.status())).collect::<Vec<_>>();
+        let ids =
+            |wcs: &[ibv::WorkCompletion]| wcs.iter().map(|wc| (wc.id(), wc.status())).collect::<Vec<_>>();
         if a.len() != posted.count || ids(&a) != ids(&b) || a.iter().any(|wc| wc.result().is_err()) {
             return Err(format!("request {number}, kind {kind}: completions {a:?} and {b:?}"));
         }
@@ -248,7 +253,8 @@ fn rc(requests: usize, spoil: impl FnMut(&Memory, usize)) -> Result<usize, Strin
         drain(&peer_cq);
         peers.iter().for_each(|peer| peer.post_recv(recv(mr.slice(4096..).unwrap().detach())).unwrap());
     };
-    let result = run(&rig, pair, (&stock_cq, poller), |kind| RC_HEADERS[kind], requests, post, receive, spoil);
+    let result =
+        run(&rig, pair, (&stock_cq, poller), |kind| RC_HEADERS[kind], requests, post, receive, spoil);
     rig.no_violations();
     result
 }
@@ -276,7 +282,8 @@ fn uc_writes_what_libmlx5_writes() {
     let mr = rig.region(8192);
     let (stock_cq, our_cq, peer_cq) = (rig.bare(512), rig.direct(512), rig.bare(2048));
     let (stock, ours) = (rig.basic_qp::<Uc>(&stock_cq, &stock_cq), rig.direct_qp::<Uc>(&our_cq, &our_cq));
-    let (to_stock, to_ours) = (rig.basic_qp::<Uc>(&peer_cq, &peer_cq), rig.basic_qp::<Uc>(&peer_cq, &peer_cq));
+    let (to_stock, to_ours) =
+        (rig.basic_qp::<Uc>(&peer_cq, &peer_cq), rig.basic_qp::<Uc>(&peer_cq, &peer_cq));
     let (stock_number, our_number) = (stock.qp_num(), ours.qp_num());
     let pair = Pair { stock: rig.up(stock, to_stock.qp_num()), ours: rig.up(ours, to_ours.qp_num()) };
     let peers = [rig.up(to_stock, stock_number), rig.up(to_ours, our_number)];

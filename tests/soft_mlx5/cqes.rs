@@ -4,8 +4,8 @@ use super::rig::{Cq, Random, Rig, drain, drain_direct};
 use ibv::mlx5::Poller;
 use ibv::sys;
 use ibv::{
-    AddressHandle, AddressVector, Direct, Empty, Endpoint, GRH_LEN, Rc, Ud, UdInitAttr, WcStatus, WorkCompletion, cmp_swp,
-    fetch_add, read, recv, send, send_imm, write, write_imm,
+    AddressHandle, AddressVector, Direct, Empty, Endpoint, GRH_LEN, Rc, Ud, UdInitAttr, WcStatus,
+    WorkCompletion, cmp_swp, fetch_add, read, recv, send, send_imm, write, write_imm,
 };
 use softhca::Syndrome;
 
@@ -145,7 +145,8 @@ fn datagrams_say_what_libmlx5_says_and_who_sent_them() {
     let (mut a, mut b) = (make(), make());
     let address = |qpn| Endpoint { lid: rig.local.lid, qpn, psn: 0, gid: rig.local.gid };
     let to_b = AddressVector::to_peer(&rig.local, &address(b.qp_num())).unwrap().sl(3);
-    let to_b: &'static AddressHandle<'static> = Box::leak(Box::new(AddressHandle::new(&rig.pd, &to_b).unwrap()));
+    let to_b: &'static AddressHandle<'static> =
+        Box::leak(Box::new(AddressHandle::new(&rig.pd, &to_b).unwrap()));
     for round in 0..2000u32 {
         b.post_recv(recv(mr.slice(4096..).unwrap().detach()).id(2)).unwrap();
         let data = mr.slice(..round as usize % 100).unwrap().detach();

@@ -43,7 +43,8 @@ fn count(f: impl FnOnce()) -> (u32, u32, u32) {
     f();
     unsafe { std::arch::asm!("pushfq", "and qword ptr [rsp], -0x101", "popfq") };
     assert!(STEPS.load(Ordering::Relaxed) > 10, "it steps");
-    let [sfences, others, locked] = [&SFENCES, &OTHERS, &LOCKED].map(|counter| counter.load(Ordering::Relaxed));
+    let [sfences, others, locked] =
+        [&SFENCES, &OTHERS, &LOCKED].map(|counter| counter.load(Ordering::Relaxed));
     (sfences, others, locked)
 }
 
@@ -63,8 +64,16 @@ fn one_store_fence_for_a_copy_two_for_a_doorbell_no_load_fence_no_lock() {
     rig.hca.run_until_idle();
     assert!(poller.poll().is_some());
     assert_eq!(count(|| qp.post(request).unwrap()), (1, 0, 0), "BlueFlame");
-    assert_eq!(count(|| qp.post(write(Inline(&[1; 8]), to).signaled()).unwrap()), (1, 0, 0), "BlueFlame, inline");
-    assert_eq!(count(|| qp.post(write(Inline(&[1; 100]), to).signaled()).unwrap()), (1, 0, 0), "several blocks");
+    assert_eq!(
+        count(|| qp.post(write(Inline(&[1; 8]), to).signaled()).unwrap()),
+        (1, 0, 0),
+        "BlueFlame, inline"
+    );
+    assert_eq!(
+        count(|| qp.post(write(Inline(&[1; 100]), to).signaled()).unwrap()),
+        (1, 0, 0),
+        "several blocks"
+    );
     assert_eq!(count(|| qp.post_list(&[request; 3]).unwrap()), (2, 0, 0), "a doorbell");
     assert_eq!(count(|| qp.post_recv(recv(data)).unwrap()), (0, 0, 0), "a receive");
     rig.hca.run_until_idle();

@@ -3,9 +3,9 @@
 use super::rig::{Cq, Qp, Rig, drain, drain_direct};
 use ibv::mlx5::Poller;
 use ibv::{
-    Bare, Basic, CompletionQueue, Direct, Error, InitAttr, MemoryRegion, MrSlice, PollCq, PostError, PostRecv, PostSend,
-    QueuePairBuilder, Rc, Remote, WcOpcode, WcStatus, WorkCompletion, fetch_add, read, recv, send, send_imm, state,
-    write, write_imm,
+    Bare, Basic, CompletionQueue, Direct, Error, InitAttr, MemoryRegion, MrSlice, PollCq, PostError,
+    PostRecv, PostSend, QueuePairBuilder, Rc, Remote, WcOpcode, WcStatus, WorkCompletion, fetch_add, read,
+    recv, send, send_imm, state, write, write_imm,
 };
 use std::sync::Arc;
 
@@ -77,7 +77,10 @@ fn data_arrives_by_every_operation() {
     assert_eq!((mr.load_u64(4096).unwrap(), mr.load_u64(3000).unwrap()), (42, 41));
     let got = drain_direct(&mut poller);
     let said: Vec<_> = got.iter().map(|wc| (wc.id(), wc.result().unwrap().opcode())).collect();
-    assert!(said.contains(&(1, WcOpcode::RDMA_WRITE)) && said.contains(&(2, WcOpcode::RDMA_READ)), "{said:?}");
+    assert!(
+        said.contains(&(1, WcOpcode::RDMA_WRITE)) && said.contains(&(2, WcOpcode::RDMA_READ)),
+        "{said:?}"
+    );
     assert!(said.contains(&(3, WcOpcode::FETCH_ADD)) && said.contains(&(5, WcOpcode::SEND)), "{said:?}");
     let received = got.iter().find(|wc| wc.id() == 6).unwrap().result().unwrap();
     assert_eq!((received.opcode(), received.imm()), (WcOpcode::RECV_RDMA_WITH_IMM, Some(88)));
@@ -213,7 +216,13 @@ fn an_error_flushes_and_a_reset_recovers() {
         let flushed = WcStatus::WR_FLUSH_ERR;
         assert_eq!(
             said,
-            [(1, WcStatus::SUCCESS), (2, WcStatus::REM_ACCESS_ERR), (3, flushed), (4, flushed), (50, flushed)]
+            [
+                (1, WcStatus::SUCCESS),
+                (2, WcStatus::REM_ACCESS_ERR),
+                (3, flushed),
+                (4, flushed),
+                (50, flushed)
+            ]
         );
         let error = got[1].result().unwrap_err();
         assert_eq!((error.id, error.qp_num, error.vendor_err), (2, link.ours.qp_num(), 0x93));
@@ -282,7 +291,8 @@ fn two_completion_queues_of_one_queue_pair() {
         for id in 0..4 {
             ours.post_recv(recv([slice(&mr, 0, 8), slice(&mr, 0, 0), slice(&mr, 8, 8)]).id(id)).unwrap();
             peer.post(send(slice(&mr, 4096, 16)).signaled()).unwrap();
-            ours.post(write(slice(&mr, 0, 8), mr.remote_region().slice(4096..).unwrap()).signaled().id(id)).unwrap();
+            ours.post(write(slice(&mr, 0, 8), mr.remote_region().slice(4096..).unwrap()).signaled().id(id))
+                .unwrap();
         }
         rig.hca.run_until_idle();
         drain(&peer_cq);
@@ -357,7 +367,9 @@ fn forgetting_is_harmless() {
         let mr = rig.region(8192);
         let mut link = Link::on(&rig, Arc::clone(&cq));
         for _ in 0..3 {
-            link.ours.post(read(slice(&mr, 0, 8), mr.remote_region().slice(4096..).unwrap()).signaled().id(7)).unwrap();
+            link.ours
+                .post(read(slice(&mr, 0, 8), mr.remote_region().slice(4096..).unwrap()).signaled().id(7))
+                .unwrap();
         }
         link.ours.post_recv(recv(slice(&mr, 0, 8)).id(8)).unwrap();
         std::mem::forget(link);
@@ -411,7 +423,9 @@ fn what_it_does_not_do_is_refused() {
     let cq = Arc::new(CompletionQueue::builder(&other, 64).build_direct().unwrap());
     let mixed = QueuePairBuilder::<Rc, Direct>::direct(&rig.pd, &cq, &cq).build();
     assert!(matches!(mixed, Err(Error::OtherContext { .. })));
-    let qp = QueuePairBuilder::<Rc, Direct>::direct(&rig.pd, &rig.direct(64), &rig.direct(64)).send_depth(0).build();
+    let qp = QueuePairBuilder::<Rc, Direct>::direct(&rig.pd, &rig.direct(64), &rig.direct(64))
+        .send_depth(0)
+        .build();
     let mut qp = qp.unwrap().init(InitAttr::new(1)).unwrap();
     let mr = rig.region(4096);
     assert!(qp.post_recv(recv(slice(&mr, 0, 8))).is_ok());

@@ -56,7 +56,11 @@ impl Rig {
         Arc::new(CompletionQueue::builder(&self.ctx, entries).build_direct().unwrap())
     }
 
-    pub(crate) fn basic_qp<T: Transport>(&self, send: &Cq<Bare>, recv: &Cq<Bare>) -> Qp<T, Basic, state::Reset> {
+    pub(crate) fn basic_qp<T: Transport>(
+        &self,
+        send: &Cq<Bare>,
+        recv: &Cq<Bare>,
+    ) -> Qp<T, Basic, state::Reset> {
         let depth = if T::NAME == "UD" { 32 } else { 18 };
         QueuePairBuilder::new(&self.pd, send, recv)
             .send_depth(depth)
@@ -68,7 +72,11 @@ impl Rig {
             .unwrap()
     }
 
-    pub(crate) fn direct_qp<T: Transport>(&self, send: &Cq<Direct>, recv: &Cq<Direct>) -> Qp<T, Direct, state::Reset> {
+    pub(crate) fn direct_qp<T: Transport>(
+        &self,
+        send: &Cq<Direct>,
+        recv: &Cq<Direct>,
+    ) -> Qp<T, Direct, state::Reset> {
         QueuePairBuilder::direct(&self.pd, send, recv)
             .send_depth(32)
             .recv_depth(128)
