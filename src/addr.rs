@@ -325,8 +325,8 @@ impl Endpoint {
         let bad = || {
             Error::invalid(
                 "the peer's address",
-                String::from_utf8_lossy(wire),
-                "LLLL:QQQQQQ:PPPPPP:GID in hex",
+                format_args!("\"{}\"", wire.escape_ascii()),
+                "not of the form LLLL:QQQQQQ:PPPPPP:GID in hex",
             )
         };
         let text = std::str::from_utf8(wire).map_err(|_| bad())?.trim_end_matches('\0');

@@ -54,7 +54,7 @@ pub enum Error {
     /// The queue pair's queues could overrun the completion queue.
     #[error(
         "the completion queue has room for {free} of its {capacity} entries, the queue pair needs {needed}: \
-         create it with at least {} entries (`QueuePairBuilder::cq_entries` tells the need), or overcommit it \
+         create it with at least {} entries (`CompletionQueue::entries_for` tells the need), or overcommit it \
          on purpose with `CompletionQueueBuilder::overcommit`",
         capacity.saturating_sub(*free).saturating_add(*needed)
     )]
@@ -176,15 +176,23 @@ impl VerbError {
             ("ibv_get_device_list", libc::ENOSYS) => {
                 Some("the kernel has no RDMA support loaded: `modprobe ib_uverbs`")
             }
-            ("ibv_create_ah" | "ibv_modify_qp", libc::EINVAL) => Some(
+            ("ibv_create_ah" | "ibv_modify_qp", libc::EINVAL) if self.names_a_path() => Some(
                 "RoCE needs a GRH: give the index of a GID (`Context::gid_table`) and the peer's GID, and check the port",
             ),
+            ("ibv_create_ah" | "ibv_modify_qp", libc::ENODATA) => {
+                Some("the GID index names an empty entry of the port's table (`Context::gid_table`)")
+            }
             ("ibv_modify_qp", libc::ETIMEDOUT) => Some("the peer's address could not be resolved"),
             ("ibv_modify_qp", libc::EPERM) => Some("a Q_Key with its top bit set needs CAP_NET_RAW"),
             ("mmap", libc::ENOMEM) => Some("for huge pages, reserve some first (`sysctl vm.nr_hugepages`)"),
             (_, libc::EOPNOTSUPP | libc::ENOSYS) => Some("this device or its driver does not support it"),
             _ => None,
         }
+    }
+
+    /// Whether it asked for a path to a peer: of the transitions, one does.
+    fn names_a_path(&self) -> bool {
+        self.verb != "ibv_modify_qp" || self.asked.starts_with("INIT to RTR")
     }
 
     fn of(&self) -> String {
@@ -269,5 +277,22 @@ impl<T> From<Refused<T>> for Box<dyn StdError> {
 impl<T> From<Refused<T>> for Box<dyn StdError + Send + Sync> {
     fn from(refused: Refused<T>) -> Self {
         refused.error.into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hints_are_given_where_they_fit() {
+        let hint = |verb, errno, asked: &str| VerbError::new(verb, errno, asked).to_string();
+        assert!(
+            hint("ibv_modify_qp", libc::EINVAL, "INIT to RTR, attr_mask 0x1").contains("RoCE needs a GRH")
+        );
+        assert!(hint("ibv_create_ah", libc::EINVAL, "").contains("RoCE needs a GRH"));
+        assert!(!hint("ibv_modify_qp", libc::EINVAL, "SQD to RTS, attr_mask 0x1").contains("GRH"));
+        assert!(hint("ibv_modify_qp", libc::ENODATA, "INIT to RTR").contains("empty entry"));
+        assert!(hint("ibv_reg_mr", libc::ENOMEM, "9 bytes").contains("ulimit -l"));
     }
 }

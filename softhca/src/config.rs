@@ -149,6 +149,56 @@ pub struct Device {
     pub limits: Limits,
 }
 
+impl Device {
+    /// A device with link layer `link` and everything else as usual.
+    #[must_use]
+    pub fn new(link: Link) -> Self {
+        Self { link, ..Self::default() }
+    }
+
+    /// Sets the name.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        name.clone_into(&mut self.name);
+        self
+    }
+
+    /// Sets the active MTU in bytes.
+    #[must_use]
+    pub fn mtu(mut self, bytes: u32) -> Self {
+        self.mtu = bytes;
+        self
+    }
+
+    /// Sets the GUID.
+    #[must_use]
+    pub fn guid(mut self, guid: u64) -> Self {
+        self.guid = guid;
+        self
+    }
+
+    /// Adds an entry to the GID table (instead of the usual entries).
+    #[must_use]
+    pub fn gid(mut self, gid: Gid) -> Self {
+        self.gids.push(gid);
+        self
+    }
+
+    /// Sets the `P_Key` table.
+    #[must_use]
+    pub fn pkeys(mut self, pkeys: &[u16]) -> Self {
+        self.pkeys = pkeys.to_vec();
+        self
+    }
+
+    /// Sets the limits.
+    #[must_use]
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+}
+
 /// The whole software HCA of a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]

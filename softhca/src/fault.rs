@@ -1,7 +1,7 @@
 //! Fault injection: what the tests and `SOFTHCA_FAULTS` make go wrong.
 
 use crate::bits::Syndrome;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What becomes of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -10,6 +10,8 @@ pub(crate) enum Verdict {
     Drop,
     Delay(u64),
     Corrupt,
+    /// The QP fails.
+    Fail,
 }
 
 /// The faults to come.
@@ -26,9 +28,30 @@ pub(crate) struct Faults {
     /// Each message takes so long.
     slow: u64,
     random: u64,
-    bad_completion: Option<Syndrome>,
+    /// Send completions so far, and which ones are errors.
+    completions: u64,
+    bad: BTreeMap<u64, Syndrome>,
+    /// CQEs so far, and which ones find no room.
+    cqes: u64,
+    overruns: BTreeSet<u64>,
+    /// The next CQE of this CQ finds no room.
     overrun: Option<u32>,
+    /// When the links go down (false) and up (true).
+    links: BTreeMap<u64, bool>,
 }
+
+/// Names of errors that a plan may use.
+const SYNDROMES: [(&str, Syndrome); 9] = [
+    ("loc-len", Syndrome::LocalLength),
+    ("loc-qp-op", Syndrome::LocalQpOp),
+    ("loc-prot", Syndrome::LocalProtection),
+    ("rem-inv-req", Syndrome::RemoteInvalidRequest),
+    ("rem-access", Syndrome::RemoteAccess),
+    ("rem-op", Syndrome::RemoteOperation),
+    ("retry-exc", Syndrome::RetryExceeded),
+    ("rnr-retry-exc", Syndrome::RnrRetryExceeded),
+    ("bad-resp", Syndrome::BadResponse),
+];
 
 /// Errno names that a plan may use.
 const ERRNOS: [(&str, i32); 12] = [
@@ -62,8 +85,8 @@ fn nanoseconds(s: &str) -> Option<u64> {
 }
 
 impl Faults {
-    /// Reads a plan: items separated by commas, messages and verbs counted from 1 on:
-    /// `drop:N`, `corrupt:N`, `delay:N:TIME`, `verb:N:ERRNO`, `loss:PPM`, `slow:TIME`, `seed:N`.
+    /// Reads a plan: items separated by commas; messages, verbs and completions are counted from 1 on.
+    /// The README has the list.
     pub(crate) fn parse(plan: &str) -> Result<Self, String> {
         let mut f = Self { random: 0x9e37_79b9_7f4a_7c15, ..Self::default() };
         for item in plan.split(',').map(str::trim).filter(|s| !s.is_empty()) {
@@ -73,8 +96,24 @@ impl Faults {
             let number = || first.parse::<u64>().map_err(|_| bad());
             match (what, second) {
                 (Some("drop"), None) => f.plan(number()?, Verdict::Drop),
+                (Some("qp"), None) => f.plan(number()?, Verdict::Fail),
+                (Some("cqe"), Some(name)) => {
+                    let s = SYNDROMES.iter().find(|(n, _)| *n == name).ok_or_else(bad)?.1;
+                    f.bad.insert(number()?, s);
+                }
+                (Some("overrun"), None) => {
+                    f.overruns.insert(number()?);
+                }
+                (Some("down"), None) => {
+                    f.links.insert(nanoseconds(first).ok_or_else(bad)?, false);
+                }
+                (Some("up"), None) => {
+                    f.links.insert(nanoseconds(first).ok_or_else(bad)?, true);
+                }
                 (Some("corrupt"), None) => f.plan(number()?, Verdict::Corrupt),
-                (Some("delay"), Some(t)) => f.plan(number()?, Verdict::Delay(nanoseconds(t).ok_or_else(bad)?)),
+                (Some("delay"), Some(t)) => {
+                    f.plan(number()?, Verdict::Delay(nanoseconds(t).ok_or_else(bad)?));
+                }
                 (Some("verb"), Some(name)) => {
                     let e = ERRNOS.iter().find(|(n, _)| *n == name).ok_or_else(bad)?.1;
                     f.failing.insert(number()?, e);
@@ -114,8 +153,9 @@ impl Faults {
         self.slow = ns;
     }
 
+    /// The next successful send completion is an error.
     pub(crate) fn set_bad_completion(&mut self, s: Syndrome) {
-        self.bad_completion = Some(s);
+        self.bad.insert(self.completions + 1, s);
     }
 
     pub(crate) fn set_overrun(&mut self, cqn: u32) {
@@ -148,12 +188,27 @@ impl Faults {
         self.failing.remove(&self.verbs)
     }
 
-    pub(crate) fn take_bad_completion(&mut self) -> Option<Syndrome> {
-        self.bad_completion.take()
+    /// Counts a successful send completion; says whether it is an error instead.
+    pub(crate) fn on_completion(&mut self) -> Option<Syndrome> {
+        self.completions += 1;
+        self.bad.remove(&self.completions)
     }
 
-    pub(crate) fn take_overrun(&mut self, cqn: u32) -> bool {
-        self.overrun.take_if(|n| *n == cqn).is_some()
+    /// Counts a CQE of CQ `cqn`; says whether it finds no room.
+    pub(crate) fn on_cqe(&mut self, cqn: u32) -> bool {
+        self.cqes += 1;
+        self.overruns.remove(&self.cqes) || self.overrun.take_if(|n| *n == cqn).is_some()
+    }
+
+    /// What becomes of the links by `now`.
+    pub(crate) fn due_link(&mut self, now: u64) -> Option<bool> {
+        let first = self.links.first_entry().filter(|e| *e.key() <= now)?;
+        Some(first.remove())
+    }
+
+    /// When a link changes next.
+    pub(crate) fn next_link(&self) -> Option<u64> {
+        self.links.first_key_value().map(|(t, _)| *t)
     }
 }
 
@@ -165,11 +220,25 @@ mod tests {
     fn a_plan_happens_as_written() {
         let mut f = Faults::parse("drop:2, delay:3:5us ,verb:1:ENOMEM,corrupt:4").unwrap();
         let got: Vec<_> = (0..5).map(|_| f.on_message()).collect();
-        assert_eq!(got, [Verdict::Pass, Verdict::Drop, Verdict::Delay(5000), Verdict::Corrupt, Verdict::Pass]);
+        assert_eq!(
+            got,
+            [Verdict::Pass, Verdict::Drop, Verdict::Delay(5000), Verdict::Corrupt, Verdict::Pass]
+        );
         assert_eq!(f.on_verb(), Some(libc::ENOMEM));
         assert_eq!(f.on_verb(), None);
         f.add(1, Verdict::Drop);
         assert_eq!(f.on_message(), Verdict::Drop);
+    }
+
+    #[test]
+    fn links_completions_and_entries_are_planned() {
+        let mut f = Faults::parse("down:5us,up:1ms,cqe:2:retry-exc,overrun:3,qp:1").unwrap();
+        assert_eq!((f.due_link(4999), f.next_link()), (None, Some(5000)));
+        assert_eq!((f.due_link(5000), f.due_link(5000)), (Some(false), None));
+        assert_eq!(f.due_link(u64::MAX), Some(true));
+        assert_eq!((f.on_completion(), f.on_completion()), (None, Some(Syndrome::RetryExceeded)));
+        assert_eq!((f.on_cqe(1), f.on_cqe(1), f.on_cqe(1), f.on_cqe(1)), (false, false, true, false));
+        assert_eq!(f.on_message(), Verdict::Fail);
     }
 
     #[test]
@@ -185,7 +254,17 @@ mod tests {
 
     #[test]
     fn nonsense_is_refused() {
-        for p in ["drop", "drop:x", "verb:1:EWHAT", "delay:1", "delay:1:3h", "drop:1:2:3", "what:1"] {
+        for p in [
+            "cqe:1:what",
+            "down",
+            "drop",
+            "drop:x",
+            "verb:1:EWHAT",
+            "delay:1",
+            "delay:1:3h",
+            "drop:1:2:3",
+            "what:1",
+        ] {
             assert!(Faults::parse(p).is_err(), "{p}");
         }
     }

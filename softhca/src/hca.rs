@@ -4,7 +4,7 @@ use crate::bits::Syndrome;
 use crate::config::Config;
 use crate::fault::Verdict;
 use crate::model::{self, Model};
-use crate::stats::Stats;
+use crate::stats::{Objects, Stats};
 use std::fmt;
 use std::time::Duration;
 
@@ -70,7 +70,21 @@ impl Hca {
 
     /// Counters.
     pub fn stats(&self) -> Stats {
-        with(|m| m.stats)
+        let (checked_stores, checked_records) = crate::check::trap::counts();
+        with(|m| Stats { checked_stores, checked_records, ..m.stats })
+    }
+
+    /// The objects that exist, of all contexts.
+    pub fn objects(&self) -> Objects {
+        with(|m| Objects {
+            contexts: m.contexts.len(),
+            pds: m.pds.len(),
+            regions: m.keys.len() - m.keys.windows() as usize,
+            windows: m.keys.windows() as usize,
+            cqs: m.cqs.len(),
+            qps: m.qps.len(),
+            srqs: m.srqs.len(),
+        })
     }
 
     /// The log so far, if it goes to memory. Starts anew.
@@ -135,7 +149,7 @@ impl Hca {
         with(|m| m.faults.set_overrun(cqn));
     }
 
-    /// Moves QP `qpn` to the error state, as a failing device does (with the QP_FATAL event).
+    /// Moves QP `qpn` to the error state, as a failing device does (with the `QP_FATAL` event).
     pub fn fail_qp(&self, qpn: u32) {
         with(|m| m.fatal(qpn));
     }

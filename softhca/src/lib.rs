@@ -1,8 +1,9 @@
-//! `softhca`: a software ConnectX under the stock libibverbs and libmlx5.
+#![doc = include_str!("../README.md")]
 #![deny(unsafe_code)]
 
 mod bar;
 mod bits;
+mod capi;
 mod check;
 mod config;
 mod engine;
@@ -22,4 +23,4 @@ mod uverbs;
 pub use bits::Syndrome;
 pub use config::{Config, Device, Gid, GidKind, Limits, Link, LogTarget, MAX_DEVICES, Mode};
 pub use hca::{Error, Hca};
-pub use stats::Stats;
+pub use stats::{Objects, Stats};

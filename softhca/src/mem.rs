@@ -104,12 +104,10 @@ pub(crate) fn total(spans: &[Span]) -> u64 {
 /// Copies spans to spans, as far as the shorter side goes. Returns whether it could be done.
 pub(crate) fn transfer(dst_space: Space, dst: &[Span], src_space: Space, src: &[Span]) -> bool {
     match (dst_space, src_space) {
-        (Space::Own, Space::Own) => {
-            pair(dst, src, |d, s, n| {
-                copy_raw(d, s, n);
-                true
-            })
-        }
+        (Space::Own, Space::Own) => pair(dst, src, |d, s, n| {
+            copy_raw(d, s, n);
+            true
+        }),
         (Space::Own, Space::Process(pid)) => pair(dst, src, |d, s, n| vm(pid, d, s, n, false)),
         (Space::Process(pid), Space::Own) => pair(dst, src, |d, s, n| vm(pid, s, d, n, true)),
         (Space::Process(_), Space::Process(_)) => false,

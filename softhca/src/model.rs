@@ -17,7 +17,6 @@ use std::time::Instant;
 /// A device of this process.
 #[derive(Debug)]
 pub(crate) struct Device {
-    pub(crate) name: String,
     pub(crate) link: Link,
     /// `ibv_mtu` of the port.
     pub(crate) mtu: u8,
@@ -88,7 +87,6 @@ impl Model {
             let gids = if d.gids.is_empty() { usual_gids(d.link, guid, lid) } else { d.gids.clone() };
             let mtu = u8::try_from(d.mtu.ilog2().saturating_sub(7)).unwrap_or(5);
             devices.push(Device {
-                name: d.name.clone(),
                 link: d.link,
                 mtu,
                 lid: if d.link == Link::InfiniBand { lid } else { 0 },
@@ -243,8 +241,12 @@ impl Model {
             return;
         }
         d.link_up = up;
-        let fds: Vec<u32> =
-            self.contexts.iter().filter(|(_, c)| c.dev == dev).flat_map(|(_, c)| c.async_fds.clone()).collect();
+        let fds: Vec<u32> = self
+            .contexts
+            .iter()
+            .filter(|(_, c)| c.dev == dev)
+            .flat_map(|(_, c)| c.async_fds.clone())
+            .collect();
         for fd in fds {
             self.async_event(Some(fd), 1, if up { Event::PortActive } else { Event::PortError });
         }

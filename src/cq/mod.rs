@@ -241,7 +241,7 @@ impl<'a> CompletionQueue<'a, Bare> {
     /// `ibv_create_cq`—A queue with at least `entries` entries, without events.
     ///
     /// The queues of a queue pair claim their depth of it, rounded up to a power of two; a sum that does not fit is
-    /// refused when the queue pair is made. See [`QueuePairBuilder::cq_entries`](crate::QueuePairBuilder::cq_entries).
+    /// refused when the queue pair is made. [`entries_for`](Self::entries_for) tells the need.
     ///
     /// # Errors
     ///
@@ -249,6 +249,24 @@ impl<'a> CompletionQueue<'a, Bare> {
     #[doc(alias = "ibv_create_cq")]
     pub fn new(ctx: impl Into<Parent<'a, Context>>, entries: u32) -> Result<Self> {
         Self::builder(ctx, entries).build()
+    }
+
+    /// How many entries a send or receive queue of `depth` requests claims of its completion queue.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use ibv::{CompletionQueue, Rc};
+    ///
+    /// # let ctx = ibv::Context::open("mlx5_0")?;
+    /// # let pd = ctx.alloc_pd()?;
+    /// let entries = CompletionQueue::entries_for(64) + CompletionQueue::entries_for(500);
+    /// let cq = ctx.create_cq(entries)?;
+    /// let qp = pd.create_qp::<Rc>(&cq, &cq).send_depth(64).recv_depth(500).build()?;
+    /// # Ok::<(), ibv::Error>(())
+    /// ```
+    pub fn entries_for(depth: u32) -> u32 {
+        Room::for_depth(depth)
     }
 
     /// For events, a completion vector, or overcommitment.

@@ -92,7 +92,8 @@ macro_rules! setter {
         }
     };
     (retry_cnt) => {
-        /// How often to send again before giving up, at most 7; 7 if not said.
+        /// How often to send again before giving up, at most 7; 7 if not said. (Soft-RoCE takes 7 to mean for ever, so
+        /// give it 6 where a dead peer shall be noticed.)
         pub fn retry_cnt(mut self, count: u8) -> Self {
             self.0.retry_cnt(count);
             self
@@ -292,7 +293,7 @@ impl Connection {
         self
     }
 
-    /// As [`RcRtsAttr::retry_cnt`] and [`RcRtsAttr::rnr_retry`].
+    /// As [`RcRtsAttr::retry_cnt`] (which tells why 6 can be better than 7) and [`RcRtsAttr::rnr_retry`].
     pub fn retries(mut self, retry_cnt: u8, rnr_retry: u8) -> Self {
         (self.retry_cnt, self.rnr_retry) = (retry_cnt, rnr_retry);
         self

@@ -232,7 +232,7 @@ impl<'a, T: Transport, S: State, B: Backend> QueuePair<'a, T, S, B> {
     #[doc(alias = "ibv_query_qp")]
     pub fn query(&self) -> Result<QpAttr> {
         let (attr, init) = self.core.query()?;
-        Ok(QpAttr { attr, init })
+        Ok(QpAttr { attr, signals_all: init.sq_sig_all != 0 })
     }
 
     /// `ibv_destroy_qp`—Destroys it, which dropping does as well.
@@ -292,13 +292,18 @@ impl<T: Transport, S: State, B: Backend> fmt::Debug for QueuePair<'_, T, S, B> {
 #[derive(Clone, Copy)]
 pub struct QpAttr {
     attr: sys::ibv_qp_attr,
-    init: sys::ibv_qp_init_attr,
+    signals_all: bool,
 }
 
 impl QpAttr {
     /// Its state.
     pub fn state(&self) -> QpState {
         QpState(self.attr.qp_state)
+    }
+
+    /// Whether its send queue, stopped by [`sqd`](QueuePair::sqd), has requests under way.
+    pub fn is_draining(&self) -> bool {
+        self.attr.sq_draining != 0
     }
 
     /// The sizes of its queues.
@@ -308,7 +313,7 @@ impl QpAttr {
 
     /// Whether every send completes visibly, [signaled](crate::Send::signaled) or not.
     pub fn signals_all(&self) -> bool {
-        self.init.sq_sig_all != 0
+        self.signals_all
     }
 
     /// Its path MTU.

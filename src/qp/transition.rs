@@ -177,7 +177,9 @@ impl<'a, T: Transport, S: State, B: Backend> QueuePair<'a, T, S, B> {
 
     /// `ibv_modify_qp`, RTS → SQD—Lets the send queue run dry: what has started goes on, what has not waits.
     ///
-    /// With `notify`, the context raises `IBV_EVENT_SQ_DRAINED` when nothing is under way any more.
+    /// With `notify`, the context raises `IBV_EVENT_SQ_DRAINED` when nothing is under way any more;
+    /// [`QpAttr::is_draining`](crate::QpAttr::is_draining) tells as well. Until then the device may refuse to
+    /// [change](Self::modify_drained), [resume](Self::resume) or [reset](Self::reset) it.
     ///
     /// # Errors
     ///
@@ -192,15 +194,19 @@ impl<'a, T: Transport, S: State, B: Backend> QueuePair<'a, T, S, B> {
     }
 
     /// `ibv_modify_qp`, SQE → RTS—Goes on after a failed send on UC or UD, where the device stops the send queue alone.
-    /// [`query`](Self::query) tells whether it has.
     ///
     /// # Errors
     ///
-    /// [`Error::Verb`](crate::Error::Verb) with EINVAL if it is in another state.
+    /// [`Error::Invalid`](crate::Error::Invalid) if it is in another state; [`Error::Verb`](crate::Error::Verb).
     pub fn resume_after_send_error(&mut self) -> Result<()>
     where
         S: Is<Rts>,
     {
+        // some drivers (rxe) believe the current state that they are told, and would revive a dead queue pair
+        let state = self.query()?.state();
+        if state != QpState::SQE {
+            return Err(crate::Error::invalid("the queue pair's state", state, "SQE, after a failed send"));
+        }
         let mut change = Change::default();
         // on RC it never happens, and the kernel's table has no attribute for it
         if T::QP_TYPE != ibv_sys::IBV_QPT_RC {

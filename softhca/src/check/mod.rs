@@ -1,8 +1,11 @@
 //! Checks on what the application's driver does: rules that hardware relies on and doesn't report.
 
 pub(crate) mod owner;
+mod store;
 pub(crate) mod trap;
+mod watch;
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 /// Violations kept as text; more are only counted.
@@ -10,8 +13,18 @@ const KEPT: usize = 100;
 
 static FOUND: Mutex<(u64, Vec<String>)> = Mutex::new((0, Vec::new()));
 
+/// Violations are told at once: under `LD_PRELOAD`, where nobody asks for them.
+static LOUD: AtomicBool = AtomicBool::new(false);
+
+pub(crate) fn be_loud() {
+    LOUD.store(true, Ordering::Relaxed);
+}
+
 /// Notes a violation.
 pub(crate) fn report(text: String) {
+    if LOUD.load(Ordering::Relaxed) {
+        eprintln!("softhca: VIOLATION: {text}");
+    }
     let mut f = FOUND.lock().unwrap_or_else(PoisonError::into_inner);
     f.0 += 1;
     if f.1.len() < KEPT {

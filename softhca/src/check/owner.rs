@@ -54,7 +54,10 @@ impl Model {
                 continue;
             }
             if let Some((from, to)) = self.owned.hit(s.addr, n) {
-                self.violation(format!("the device {what} {n} bytes at {:#x}, which the CPU owns ({from:#x}..{to:#x})", s.addr));
+                self.violation(format!(
+                    "the device {what} {n} bytes at {:#x}, which the CPU owns ({from:#x}..{to:#x})",
+                    s.addr
+                ));
             }
         }
     }

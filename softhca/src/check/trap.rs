@@ -1,15 +1,288 @@
-//! Checks of each doorbell store.
+//! Trap mode: each store to a doorbell register or doorbell record faults, is let through alone, and is checked
+//! against what is in memory at that moment.
+//!
+//! Registers and records are mapped read-only. A store raises SIGSEGV; the handler opens the page, sets the trap
+//! flag and returns; the processor executes the one instruction and raises SIGTRAP; that handler closes the page
+//! and checks:
+//!
+//! - a send doorbell is one 8-byte store (or wider, by BlueFlame) of the first 8 bytes of a WQE that is in the
+//!   ring, to a register of its QP's page, after the doorbell record named the index behind it;
+//! - what BlueFlame copies behind it is what the ring holds;
+//! - a doorbell record is set only over WQEs that are in the ring;
+//! - a CQ is armed in its record before its doorbell.
+//!
+//! The device itself runs later (a step, or the pump): nothing but the checks happens in the handlers.
+//! This sees the order in which instructions are executed, not the order in which a weakly ordered processor or a
+//! write-combining buffer makes them visible.
+//!
+//! # Safety
+//!
+//! The handlers use what is in this file only: static arrays of atomics, the fault's own address, and the system
+//! calls `mprotect`, `gettid` and `sigaction`, all async-signal-safe; no lock, no allocation, no formatting. They
+//! read memory of rings and records whose queues are alive (their entries are removed before the application may
+//! free them). Faults that are not at a watched page go to the handler that was there before.
+#![expect(unsafe_code, reason = "signal handlers and page protection")]
 
+use super::watch::{self, Kind};
 use crate::config::Mode;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-pub(crate) fn prepare(mode: Mode) -> Result<(), String> {
-    if mode.traps() { Err("trap mode: not yet".to_owned()) } else { Ok(()) }
+static ON: AtomicBool = AtomicBool::new(false);
+
+fn is_on() -> bool {
+    ON.load(Ordering::Acquire)
 }
-pub(crate) fn watch_page(_addr: usize, _ctx: u32, _page: u32) {}
-pub(crate) fn forget_page(_ctx: u32, _page: u32) {}
-pub(crate) fn forget_context(_ctx: u32) {}
-pub(crate) fn forget_qp(_qpn: u32, _db: u64) {}
-pub(crate) fn forget_record(_db: u64) {}
-pub(crate) fn collect() {}
-pub(crate) fn watch_record(_db: u64) {}
-pub(crate) fn watch_qp(_qpn: u32, _db: u64, _sq: u64, _sq_count: u32, _ctx: u32, _page: u32) {}
+
+/// Installs the handlers, if `mode` wants them.
+pub(crate) fn prepare(mode: Mode) -> Result<(), String> {
+    if !mode.traps() {
+        return Ok(());
+    }
+    if cfg!(not(target_arch = "x86_64")) {
+        return Err("trap mode needs an x86-64 processor".to_owned());
+    }
+    handlers::install();
+    ON.store(true, Ordering::Release);
+    Ok(())
+}
+
+/// The application mapped a doorbell page at `addr` (read-only).
+pub(crate) fn watch_page(addr: usize, ctx: u32, page: u32) {
+    watch::PAGES.add(addr, ctx, page);
+}
+
+pub(crate) fn forget_page(ctx: u32, page: u32) {
+    watch::PAGES.remove_where(|c, p| (c, p) == (ctx, page));
+}
+
+pub(crate) fn forget_context(ctx: u32) {
+    watch::PAGES.remove_where(|c, _| c == ctx);
+}
+
+/// A doorbell record of 8 bytes at `db`.
+pub(crate) fn watch_record(db: u64) {
+    if is_on() && db != 0 {
+        let page = usize::try_from(db).unwrap_or(0) & !4095;
+        if watch::RECORDS.add(page) {
+            protect(page, true);
+        }
+    }
+}
+
+pub(crate) fn forget_record(db: u64) {
+    if is_on() && db != 0 {
+        let page = usize::try_from(db).unwrap_or(0) & !4095;
+        if watch::RECORDS.remove(page) {
+            protect(page, false);
+        }
+    }
+}
+
+/// A QP: its record, send ring and doorbell page.
+pub(crate) fn watch_qp(qpn: u32, db: u64, sq: u64, sq_count: u32, ctx: u32, page: u32) {
+    if is_on() {
+        watch::QUEUES.add(watch::Queue { number: qpn, db, ring: sq, blocks: sq_count, ctx, page });
+    }
+}
+
+pub(crate) fn forget_qp(qpn: u32, db: u64) {
+    if is_on() {
+        watch::QUEUES.remove(qpn);
+        forget_record(db);
+    }
+}
+
+/// A QP was reset: its counters start anew.
+pub(crate) fn reset_qp(qpn: u32) {
+    watch::QUEUES.reset(qpn);
+}
+
+/// A CQ, for the check of its arming.
+pub(crate) fn watch_cq(cqn: u32, db: u64) {
+    if is_on() {
+        watch::CQS.add(watch::Queue { number: cqn, db, ring: 0, blocks: 0, ctx: 0, page: 0 });
+    }
+}
+
+pub(crate) fn forget_cq(cqn: u32) {
+    watch::CQS.remove(cqn);
+}
+
+/// Whether a store is being executed or checked: the device leaves the registers alone meanwhile.
+pub(crate) fn is_stepping() -> bool {
+    watch::is_stepping()
+}
+
+/// Stores checked so far: of registers, of records.
+pub(crate) fn counts() -> (u64, u64) {
+    (watch::STORES.load(Ordering::Relaxed), watch::RECORD_STORES.load(Ordering::Relaxed))
+}
+
+/// Turns what the handlers found into text.
+pub(crate) fn collect() {
+    watch::FOUND.drain(|kind, a, b, c| super::report(text(kind, a, b, c)));
+}
+
+fn text(kind: Kind, a: u64, b: u64, c: u64) -> String {
+    match kind {
+        Kind::UnknownQp => format!("doorbell for QP {a:#x}, which isn't there"),
+        Kind::WrongRegister => format!("QP {a:#x} was rung on doorbell page {b}, but belongs to page {c}"),
+        Kind::RecordNotSet => {
+            format!("QP {a:#x} was rung for a WQE before index {b}, but its doorbell record says {c}")
+        }
+        Kind::NotTheWqe => format!("QP {a:#x}: the doorbell's value is not WQE {b} of its ring"),
+        Kind::CopyDiffers => {
+            format!("QP {a:#x}: BlueFlame copy of WQE {b} differs from the ring at byte {c}")
+        }
+        Kind::Width => format!("store of {a} bytes at offset {b:#x} of a doorbell page"),
+        Kind::NoRegister => format!("store at offset {b:#x} of a doorbell page, where no register is"),
+        Kind::RecordWidth => format!("store of {a} bytes to the doorbell record at {b:#x}"),
+        Kind::WqeNotWritten => {
+            format!("QP {a:#x}: the doorbell record was set to {b}, but WQE {c} is not in the ring")
+        }
+        Kind::UnknownCq => format!("CQ doorbell for CQ {a:#x}, which isn't there"),
+        Kind::ArmDiffers => format!("CQ {a:#x}: armed by {b:#x}, but its record says {c:#x}"),
+    }
+}
+
+fn protect(page: usize, read_only: bool) {
+    let prot = if read_only { libc::PROT_READ } else { libc::PROT_READ | libc::PROT_WRITE };
+    // SAFETY: a page of doorbell records, which the application has mapped readable and writable.
+    unsafe { libc::syscall(libc::SYS_mprotect, page, 4096usize, prot) };
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+mod handlers {
+    pub(super) fn install() {}
+}
+
+#[cfg(target_arch = "x86_64")]
+mod handlers {
+    use super::super::store::store_width;
+    use super::super::watch::{self, Place};
+    use super::protect;
+    use libc::{c_int, c_void, siginfo_t};
+    use std::mem::MaybeUninit;
+    use std::sync::Once;
+    use std::sync::atomic::{AtomicPtr, Ordering};
+
+    const TRAP_FLAG: i64 = 0x100;
+
+    /// The handlers that were there before.
+    static OLD_SEGV: AtomicPtr<libc::sigaction> = AtomicPtr::new(std::ptr::null_mut());
+    static OLD_TRAP: AtomicPtr<libc::sigaction> = AtomicPtr::new(std::ptr::null_mut());
+
+    type Handler = extern "C" fn(c_int, *mut siginfo_t, *mut c_void);
+
+    fn set(signal: c_int, handler: Handler, old: &AtomicPtr<libc::sigaction>) {
+        let before: *mut libc::sigaction = Box::leak(Box::new(MaybeUninit::zeroed())).as_mut_ptr();
+        // SAFETY: the structure is leaked, so it stays for the handler; the handler keeps the module's rules. It
+        // runs on the alternate stack, so that std's stack overflow detection still works behind it.
+        unsafe {
+            let mut a: libc::sigaction = std::mem::zeroed();
+            a.sa_sigaction = handler as usize;
+            a.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_NODEFER;
+            libc::sigaction(signal, std::ptr::null(), before);
+            old.store(before, Ordering::Release);
+            libc::sigaction(signal, &raw const a, std::ptr::null_mut());
+        }
+    }
+
+    pub(super) fn install() {
+        static ONCE: Once = Once::new();
+        ONCE.call_once(|| {
+            set(libc::SIGTRAP, on_trap, &OLD_TRAP);
+            set(libc::SIGSEGV, on_fault, &OLD_SEGV);
+        });
+    }
+
+    /// Hands a signal on to the handler of before.
+    fn chain(old: &AtomicPtr<libc::sigaction>, signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
+        let old = old.load(Ordering::Acquire);
+        // SAFETY: set before the handler was installed, and never freed; called as the kernel would call it.
+        unsafe {
+            match (*old).sa_sigaction {
+                libc::SIG_DFL | libc::SIG_IGN => {
+                    libc::sigaction(signal, old, std::ptr::null_mut());
+                }
+                f if (*old).sa_flags & libc::SA_SIGINFO != 0 => {
+                    std::mem::transmute::<usize, Handler>(f)(signal, info, context);
+                }
+                f => std::mem::transmute::<usize, extern "C" fn(c_int)>(f)(signal),
+            }
+        }
+    }
+
+    fn registers(context: *mut c_void) -> *mut [i64; 23] {
+        // SAFETY: the third argument of an SA_SIGINFO handler is a ucontext; only the field's address is taken.
+        unsafe { &raw mut (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs }
+    }
+
+    fn set_trap_flag(context: *mut c_void, on: bool) {
+        let at = usize::try_from(libc::REG_EFL).unwrap_or(0);
+        // SAFETY: as above; the index is the C library's constant, within the array.
+        unsafe {
+            if let Some(f) = (*registers(context)).get_mut(at) {
+                *f = if on { *f | TRAP_FLAG } else { *f & !TRAP_FLAG };
+            }
+        }
+    }
+
+    /// The bytes of the instruction that faulted.
+    fn code(context: *mut c_void) -> [u8; 15] {
+        let at = usize::try_from(libc::REG_RIP).unwrap_or(0);
+        let mut b = [0u8; 15];
+        // SAFETY: the processor has just fetched the instruction at this address; bytes behind it are read only up
+        // to the end of its page.
+        unsafe {
+            let ip = u64::from_ne_bytes((*registers(context)).get(at).copied().unwrap_or(0).to_ne_bytes());
+            let p: *const u8 = std::ptr::with_exposed_provenance(usize::try_from(ip).unwrap_or(0));
+            let left = usize::try_from(4096 - ip % 4096).unwrap_or(0);
+            // A write instruction that crosses a page was fetched from both.
+            let n = if left < 11 { 15 } else { left.min(15) };
+            for (i, d) in b.iter_mut().enumerate().take(n) {
+                *d = p.add(i).read_volatile();
+            }
+        }
+        b
+    }
+
+    fn thread() -> u32 {
+        // SAFETY: no arguments.
+        let id = unsafe { libc::syscall(libc::SYS_gettid) };
+        u32::try_from(id).unwrap_or(0)
+    }
+
+    extern "C" fn on_fault(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
+        // SAFETY: the kernel's siginfo of a SIGSEGV.
+        let addr = unsafe { (*info).si_addr() }.addr();
+        let Some(place) = watch::find(addr) else { return chain(&OLD_SEGV, signal, info, context) };
+        let width = store_width(&code(context));
+        if !watch::STEPS.begin(thread(), addr, width) {
+            // More threads at once than there are places: let this one through unchecked.
+            protect(addr & !4095, false);
+            return;
+        }
+        protect(addr & !4095, false);
+        if let Place::Register { .. } = place {
+            watch::STORES.fetch_add(1, Ordering::Relaxed);
+        } else {
+            watch::RECORD_STORES.fetch_add(1, Ordering::Relaxed);
+        }
+        set_trap_flag(context, true);
+    }
+
+    extern "C" fn on_trap(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
+        let Some((addr, width)) = watch::STEPS.get(thread()) else {
+            return chain(&OLD_TRAP, signal, info, context);
+        };
+        set_trap_flag(context, false);
+        protect(addr & !4095, true);
+        match watch::find(addr) {
+            Some(Place::Register { ctx, page }) => watch::check_register(addr, ctx, page, width),
+            Some(Place::Record) => watch::check_record(addr, width),
+            None => {}
+        }
+        watch::STEPS.end(thread());
+    }
+}

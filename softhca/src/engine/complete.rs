@@ -48,7 +48,7 @@ pub(crate) fn scatter_room(cqe_size: u32) -> u64 {
 impl Model {
     /// Writes a CQE of QP `qpn`. If the queue overruns, the QP fails.
     pub(crate) fn push_cqe(&mut self, cqn: u32, qpn: u32, mut e: Entry) {
-        let forced = self.faults.take_overrun(cqn);
+        let forced = self.faults.on_cqe(cqn);
         let now = self.now();
         let Some(cq) = self.cqs.get_mut(cqn) else { return };
         let ci = mem::load_be32(cq.db) & 0xff_ffff;

@@ -121,6 +121,7 @@ impl Model {
         self.cancel(qpn);
         self.failed.remove(&qpn);
         self.keys.unbind_all(qpn);
+        crate::check::trap::reset_qp(qpn);
         if let Some(q) = self.qps.get_mut(qpn) {
             q.clear();
         }

@@ -20,13 +20,17 @@ use crate::objects::cq::Armed;
 impl Model {
     /// One pass: doorbells, the fabric, due timers, receive queues of failed QPs. True if anything was done.
     pub(crate) fn step(&mut self) -> bool {
-        let mut busy = self.scan_doorbells();
+        let mut busy = self.change_links();
+        busy |= self.scan_doorbells();
         busy |= self.poll_fabric();
         busy |= self.run_timers();
         busy |= self.flush_failed();
         let now = self.now();
         for (_, c) in self.contexts.iter() {
             c.bar.set_clock(now);
+        }
+        if self.config.mode == crate::config::Mode::PumpTrap {
+            crate::check::trap::collect();
         }
         busy
     }
@@ -59,12 +63,28 @@ impl Model {
         })
     }
 
+    /// Links that go down or up by a plan.
+    fn change_links(&mut self) -> bool {
+        let now = self.now();
+        let mut busy = false;
+        while let Some(up) = self.faults.due_link(now) {
+            for dev in 0..self.devices.len() {
+                self.set_link(dev, up);
+            }
+            busy = true;
+        }
+        busy
+    }
+
     fn scan_doorbells(&mut self) -> bool {
         let mut busy = false;
-        for ctx in self.contexts.numbers() {
+        for ctx in self.contexts.range() {
             let pages = self.contexts.get(ctx).map_or(0, |c| c.page_count());
             for page in 0..pages {
                 let Some(c) = self.contexts.get(ctx).filter(|c| c.has_page(page)) else { continue };
+                if crate::check::trap::is_stepping() {
+                    return busy;
+                }
                 let arm = c.bar.take(page, bits::CQ_DOORBELL);
                 let rung = Bar::doorbells().filter(|at| c.bar.take(page, *at).is_some()).count();
                 if let Some(value) = arm {
@@ -140,6 +160,7 @@ impl Model {
 
     /// When the next timer fires, in nanoseconds of the device's time.
     pub(crate) fn next_deadline(&self) -> Option<u64> {
-        self.timers.first().map(|(t, _)| *t)
+        let timer = self.timers.first().map(|(t, _)| *t);
+        [timer, self.faults.next_link()].into_iter().flatten().min()
     }
 }

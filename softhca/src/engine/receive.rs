@@ -61,7 +61,13 @@ impl Model {
         if q.kind == QpKind::XrcTgt {
             let s = self.srqs.get(srqn)?;
             let x = s.xrc?;
-            return (Some(x.xrcd) == q.xrcd).then_some(Sink { qpn, srq: Some(srqn), cqn: x.cqn, uidx: x.uidx, pd: s.pd });
+            return (Some(x.xrcd) == q.xrcd).then_some(Sink {
+                qpn,
+                srq: Some(srqn),
+                cqn: x.cqn,
+                uidx: x.uidx,
+                pd: s.pd,
+            });
         }
         let pd = q.srq.and_then(|n| self.srqs.get(n)).map_or(q.pd, |s| s.pd);
         Some(Sink { qpn, srq: q.srq, cqn: q.rcq, uidx: q.uidx, pd })
@@ -122,7 +128,10 @@ impl Model {
     /// The memory behind a WQE's segments.
     fn buffers(&self, sink: &Sink, slot: &Slot) -> Option<Vec<Span>> {
         let user = User { pd: sink.pd, qpn: sink.qpn };
-        slot.segments.iter().map(|(va, len, key)| self.keys.translate(*key, user, *va, *len, access::LOCAL_WRITE)).collect()
+        slot.segments
+            .iter()
+            .map(|(va, len, key)| self.keys.translate(*key, user, *va, *len, access::LOCAL_WRITE))
+            .collect()
     }
 
     fn refuse(&mut self, sink: &Sink, slot: &Slot, syndrome: Syndrome) {

@@ -15,9 +15,37 @@ use crate::objects::{QpKind, QpState, access};
 
 /// RNR timer codes in nanoseconds.
 const RNR_NS: [u64; 32] = [
-    655_360_000, 10_000, 20_000, 30_000, 40_000, 60_000, 80_000, 120_000, 160_000, 240_000, 320_000, 480_000,
-    640_000, 960_000, 1_280_000, 1_920_000, 2_560_000, 3_840_000, 5_120_000, 7_680_000, 10_240_000, 15_360_000,
-    20_480_000, 30_720_000, 40_960_000, 61_440_000, 81_920_000, 122_880_000, 163_840_000, 245_760_000, 327_680_000,
+    655_360_000,
+    10_000,
+    20_000,
+    30_000,
+    40_000,
+    60_000,
+    80_000,
+    120_000,
+    160_000,
+    240_000,
+    320_000,
+    480_000,
+    640_000,
+    960_000,
+    1_280_000,
+    1_920_000,
+    2_560_000,
+    3_840_000,
+    5_120_000,
+    7_680_000,
+    10_240_000,
+    15_360_000,
+    20_480_000,
+    30_720_000,
+    40_960_000,
+    61_440_000,
+    81_920_000,
+    122_880_000,
+    163_840_000,
+    245_760_000,
+    327_680_000,
     491_520_000,
 ];
 
@@ -39,7 +67,9 @@ fn allowed(kind: QpKind, op: u8) -> bool {
     match op {
         opcode::NOP => true,
         opcode::SEND | opcode::SEND_IMM => kind != QpKind::XrcTgt,
-        opcode::RDMA_WRITE | opcode::RDMA_WRITE_IMM => matches!(kind, QpKind::Rc | QpKind::Uc | QpKind::XrcIni),
+        opcode::RDMA_WRITE | opcode::RDMA_WRITE_IMM => {
+            matches!(kind, QpKind::Rc | QpKind::Uc | QpKind::XrcIni)
+        }
         opcode::UMR => matches!(kind, QpKind::Rc | QpKind::Uc | QpKind::XrcIni),
         opcode::SEND_INVAL | opcode::RDMA_READ | opcode::ATOMIC_CS | opcode::ATOMIC_FA => {
             matches!(kind, QpKind::Rc | QpKind::XrcIni)
@@ -129,6 +159,11 @@ impl Model {
                 return Progress::Waiting;
             }
             Verdict::Corrupt => return self.transmit(qpn, w, true),
+            Verdict::Fail => {
+                self.stats.faults += 1;
+                self.fatal(qpn);
+                return Progress::Failed;
+            }
         }
         self.transmit(qpn, w, false)
     }
@@ -163,7 +198,9 @@ impl Model {
     }
 
     fn transmit(&mut self, qpn: u32, w: &Wqe, corrupt: bool) -> Progress {
-        let Some(payload) = self.gather(qpn, w) else { return self.failed(qpn, w, Syndrome::LocalProtection) };
+        let Some(payload) = self.gather(qpn, w) else {
+            return self.failed(qpn, w, Syndrome::LocalProtection);
+        };
         let len = match &payload {
             Payload::Spans(_, s) => mem::total(s),
             Payload::Bytes(b) => b.len() as u64,
@@ -243,7 +280,12 @@ impl Model {
     }
 
     /// Delivers a multicast message to this process's members that `wants` lets through.
-    pub(crate) fn deliver_group(&mut self, gid: &[u8; 16], r: &Request, wants: impl Fn(&Self, u32, usize) -> bool) {
+    pub(crate) fn deliver_group(
+        &mut self,
+        gid: &[u8; 16],
+        r: &Request,
+        wants: impl Fn(&Self, u32, usize) -> bool,
+    ) {
         let members: Vec<(u32, usize)> =
             self.qps.iter().filter(|(_, q)| q.groups.contains(gid)).map(|(n, q)| (n, q.dev)).collect();
         for (qpn, to) in members {
@@ -261,7 +303,13 @@ impl Model {
         self.conclude_inner(qpn, w, Some((&r.payload, r.len, r.packets)), answer)
     }
 
-    fn conclude_inner(&mut self, qpn: u32, w: &Wqe, sent: Option<(&Payload, u64, u32)>, answer: Answer) -> Progress {
+    fn conclude_inner(
+        &mut self,
+        qpn: u32,
+        w: &Wqe,
+        sent: Option<(&Payload, u64, u32)>,
+        answer: Answer,
+    ) -> Progress {
         let Some(q) = self.qps.get(qpn) else { return Progress::Failed };
         // The QP itself may have failed while the message was executed (a connection to itself, an overrun).
         if !matches!(q.state, QpState::Rts | QpState::Sqd) || q.sq_next != w.index {
@@ -290,8 +338,16 @@ impl Model {
     }
 
     /// The request was executed; what it reads is put where it belongs.
-    fn accept(&mut self, qpn: u32, w: &Wqe, payload: &Payload, len: u64, packets: u32, data: &Data) -> Progress {
-        if let Some(s) = self.faults.take_bad_completion() {
+    fn accept(
+        &mut self,
+        qpn: u32,
+        w: &Wqe,
+        payload: &Payload,
+        len: u64,
+        packets: u32,
+        data: &Data,
+    ) -> Progress {
+        if let Some(s) = self.faults.on_completion() {
             return self.failed(qpn, w, s);
         }
         let mut bytes = 0;

@@ -23,7 +23,12 @@ impl Model {
             QpKind::XrcIni => q.kind == QpKind::XrcTgt,
             kind => q.kind == kind,
         };
-        if !fits || q.dev != dev || !q.state.receives() || q.attr.dest_qpn != r.src_qpn || !self.same_partition(r) {
+        if !fits
+            || q.dev != dev
+            || !q.state.receives()
+            || q.attr.dest_qpn != r.src_qpn
+            || !self.same_partition(r)
+        {
             return Answer::Silent;
         }
         self.establish(r.dst_qpn);
@@ -61,7 +66,8 @@ impl Model {
     pub(crate) fn datagram(&mut self, dev: usize, qpn: u32, r: &Request) {
         let Some(q) = self.qps.get(qpn) else { return };
         let to_group = r.dst_qpn == 0xff_ffff;
-        let addressed = Request { dst_qpn: qpn, payload: super::request::Payload::Bytes(Vec::new()), ..r.clone() };
+        let addressed =
+            Request { dst_qpn: qpn, payload: super::request::Payload::Bytes(Vec::new()), ..r.clone() };
         let fits = q.kind == QpKind::Ud && q.dev == dev && q.state.receives() && q.attr.qkey == r.qkey;
         if !fits || !self.same_partition(&addressed) {
             self.log(|| format!("datagram for QP {qpn:#x} dropped"));

@@ -24,7 +24,9 @@ impl Model {
             let own = self.devices.iter().position(|d| d.link == link && d.lid == lid);
             return match own {
                 Some(i) => Target::Local(i),
-                None => self.fabric.as_ref().and_then(|f| f.by_lid(lid)).map_or(Target::Nowhere, Target::Remote),
+                None => {
+                    self.fabric.as_ref().and_then(|f| f.by_lid(lid)).map_or(Target::Nowhere, Target::Remote)
+                }
             };
         }
         let Some(gid) = gid else { return Target::Nowhere };

@@ -9,14 +9,17 @@ use crate::objects::keys::{Binding, Entry, Kind, User};
 impl Model {
     /// Executes a UMR WQE of QP `qpn`.
     pub(crate) fn update_key(&mut self, qpn: u32, w: &Wqe) -> Result<(), Syndrome> {
-        let (Some(u), Some(pd)) = (w.umr, self.qps.get(qpn).map(|q| q.pd)) else { return Err(Syndrome::LocalQpOp) };
+        let (Some(u), Some(pd)) = (w.umr, self.qps.get(qpn).map(|q| q.pd)) else {
+            return Err(Syndrome::LocalQpOp);
+        };
         let refused = Err(Syndrome::MwBind);
         if u.free && u.check_qpn {
             // Local invalidate: the whole key must match.
             return if self.keys.invalidate(w.imm, User { pd, qpn }) { Ok(()) } else { refused };
         }
         let index = w.imm >> 8;
-        let Some(Entry { pd: owner, kind: Kind::Window { ty, bound }, .. }) = self.keys.get(index).copied() else {
+        let Some(Entry { pd: owner, kind: Kind::Window { ty, bound }, .. }) = self.keys.get(index).copied()
+        else {
             return refused;
         };
         if owner != pd || u.check_free && bound.is_some() {
@@ -31,7 +34,14 @@ impl Model {
                 return refused;
             }
             let owner = (ty == 2).then_some(qpn);
-            Some(Binding { region: u.region, at: u.at, iova: u.start, len: u.len, access: rights, qpn: owner })
+            Some(Binding {
+                region: u.region,
+                at: u.at,
+                iova: u.start,
+                len: u.len,
+                access: rights,
+                qpn: owner,
+            })
         };
         if let Some(e) = self.keys.get_mut(index) {
             e.variant = u.variant;

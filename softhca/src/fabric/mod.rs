@@ -2,6 +2,11 @@
 //!
 //! Small messages travel in the rings of [`shm`]; of larger ones the receiver copies the bytes out of (or into)
 //! the sender's memory by `process_vm_readv` and `process_vm_writev`.
+//!
+//! # Safety
+//!
+//! The pointer to this process's place is null or leads to a leaked value.
+#![expect(unsafe_code, reason = "reads a leaked value without a lock")]
 
 pub(crate) mod shm;
 mod wire;
@@ -15,7 +20,8 @@ use crate::objects::QpKind;
 use crate::objects::qp::Wait;
 use shm::{FACTS_LEN, NODES, Shm};
 use std::collections::VecDeque;
-use std::sync::OnceLock;
+use std::sync::Once;
+use std::sync::atomic::{AtomicPtr, Ordering};
 use wire::Message;
 
 /// Messages up to this size travel in the ring.
@@ -43,27 +49,34 @@ pub(crate) struct Fabric {
     backlog: VecDeque<(usize, Vec<u8>)>,
 }
 
-static SHM: OnceLock<Shm> = OnceLock::new();
+static SHM: AtomicPtr<Shm> = AtomicPtr::new(std::ptr::null_mut());
 
 /// The shared memory, for those who don't hold the lock.
 pub(crate) fn shared() -> Option<&'static Shm> {
-    SHM.get()
+    // SAFETY: null, or a leaked value that is never changed.
+    unsafe { SHM.load(Ordering::Acquire).as_ref() }
+}
+
+/// In a forked child: the place is the parent's.
+pub(crate) fn forget() {
+    SHM.store(std::ptr::null_mut(), Ordering::Release);
 }
 
 extern "C" fn at_exit() {
-    if let Some(s) = SHM.get() {
+    if let Some(s) = shared() {
         s.leave();
     }
 }
 
 impl Fabric {
     pub(crate) fn join(name: &str) -> Result<Self, String> {
-        if SHM.get().is_some() {
+        static AT_EXIT: Once = Once::new();
+        if shared().is_some() {
             return Err("this process is on a fabric already".to_owned());
         }
-        let joined = Shm::join(name)?;
-        let shm = SHM.get_or_init(|| joined);
-        crate::run::at_exit(at_exit);
+        let shm: &'static Shm = Box::leak(Box::new(Shm::join(name)?));
+        SHM.store(std::ptr::from_ref(shm).cast_mut(), Ordering::Release);
+        AT_EXIT.call_once(|| crate::run::at_exit(at_exit));
         Ok(Self { shm, backlog: VecDeque::new() })
     }
 
@@ -215,7 +228,9 @@ impl Model {
                 let Some(bytes) = shm.pop(src) else { break };
                 busy = true;
                 match Message::decode(&bytes, shm.pid(src)) {
-                    Some(Message::Request { generation, dev, transmission, request }) if generation == own => {
+                    Some(Message::Request { generation, dev, transmission, request })
+                        if generation == own =>
+                    {
                         self.serve(src, dev, transmission, &request);
                     }
                     Some(Message::Answer { generation, qpn, transmission, answer }) if generation == own => {
@@ -238,7 +253,9 @@ impl Model {
         if let Answer::Ack(Data::Spans(from)) = &answer {
             let placed = match &r.payload {
                 _ if r.len <= INLINE => mem::gather(Space::Own, from, r.len).map(Data::Bytes),
-                Payload::Spans(space, to) => mem::transfer(*space, to, Space::Own, from).then_some(Data::Placed),
+                Payload::Spans(space, to) => {
+                    mem::transfer(*space, to, Space::Own, from).then_some(Data::Placed)
+                }
                 Payload::Bytes(_) => None,
             };
             answer = placed.map_or(Answer::Silent, Answer::Ack);

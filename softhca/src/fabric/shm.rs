@@ -109,7 +109,7 @@ impl Shm {
         unsafe { libc::prctl(libc::PR_SET_PTRACER, libc::PR_SET_PTRACER_ANY, 0, 0, 0) };
         // SAFETY: no arguments.
         let pid = unsafe { libc::getpid() };
-        s.word32(own, at::PID).store(pid.cast_unsigned(), Ordering::Release);
+        s.word32(own, at::PID).store(u32::try_from(pid).unwrap_or(0), Ordering::Release);
         Ok(s)
     }
 
@@ -138,7 +138,7 @@ impl Shm {
 
     /// The process at `node`; 0 if there is none.
     pub(crate) fn pid(&self, node: usize) -> i32 {
-        self.word32(node, at::PID).load(Ordering::Acquire).cast_signed()
+        i32::try_from(self.word32(node, at::PID).load(Ordering::Acquire)).unwrap_or(0)
     }
 
     pub(crate) fn generation(&self, node: usize) -> u64 {
@@ -217,20 +217,27 @@ impl Shm {
 
     /// Whether a message from `src` waits.
     pub(crate) fn has_message(&self, src: usize) -> bool {
-        self.ring(self.own, src, 0).load(Ordering::Acquire) != self.ring(self.own, src, 64).load(Ordering::Relaxed)
+        self.ring(self.own, src, 0).load(Ordering::Acquire)
+            != self.ring(self.own, src, 64).load(Ordering::Relaxed)
     }
 
     /// Tells the process at `node` that there is a message. Its service thread is woken only if the application
-    /// itself doesn't poll.
+    /// itself doesn't poll: two that take turns at one device would only be in each other's way.
     pub(crate) fn ring_bell(&self, node: usize) {
-        const FRESH_NS: u64 = 20_000;
+        if self.is_polling(node) {
+            return;
+        }
         let bell = self.word32(node, at::BELL);
         bell.fetch_add(1, Ordering::AcqRel);
+        // SAFETY: wakes waiters on a word of the mapping.
+        unsafe { libc::syscall(libc::SYS_futex, bell.as_ptr(), libc::FUTEX_WAKE, 1) };
+    }
+
+    /// Whether the application at `node` waits by polling.
+    pub(crate) fn is_polling(&self, node: usize) -> bool {
+        const FRESH_NS: u64 = 500_000;
         let pumped = self.word64(node, at::PUMPED).load(Ordering::Acquire);
-        if monotonic_ns().saturating_sub(pumped) > FRESH_NS {
-            // SAFETY: wakes waiters on a word of the mapping.
-            unsafe { libc::syscall(libc::SYS_futex, bell.as_ptr(), libc::FUTEX_WAKE, 1) };
-        }
+        monotonic_ns().saturating_sub(pumped) <= FRESH_NS
     }
 
     /// Notes that the application polls.

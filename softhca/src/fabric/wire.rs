@@ -145,7 +145,8 @@ fn get_request(r: &mut Reader<'_>, pid: i32) -> Option<Request> {
         0 => Payload::Bytes(r.bytes()?.to_vec()),
         _ => {
             let n = r.u32()?;
-            let spans = (0..n).map(|_| Some(Span { addr: r.u64()?, len: r.u64()? })).collect::<Option<Vec<_>>>()?;
+            let spans =
+                (0..n).map(|_| Some(Span { addr: r.u64()?, len: r.u64()? })).collect::<Option<Vec<_>>>()?;
             Payload::Spans(Space::Process(pid), spans)
         }
     };
@@ -173,8 +174,12 @@ fn get_request(r: &mut Reader<'_>, pid: i32) -> Option<Request> {
     })
 }
 
-const SYNDROMES: [Syndrome; 4] =
-    [Syndrome::RemoteInvalidRequest, Syndrome::RemoteAccess, Syndrome::RemoteOperation, Syndrome::RemoteAborted];
+const SYNDROMES: [Syndrome; 4] = [
+    Syndrome::RemoteInvalidRequest,
+    Syndrome::RemoteAccess,
+    Syndrome::RemoteOperation,
+    Syndrome::RemoteAborted,
+];
 
 impl Message {
     pub(crate) fn encode(&self) -> Vec<u8> {
@@ -291,7 +296,9 @@ mod tests {
             let back = Message::decode(&m.encode(), 5).unwrap();
             assert_eq!(format!("{m:?}"), format!("{back:?}"));
         }
-        for answer in [Answer::Rnr(12), Answer::Nak(Syndrome::RemoteAccess), Answer::Ack(Data::Bytes(vec![1, 2]))] {
+        for answer in
+            [Answer::Rnr(12), Answer::Nak(Syndrome::RemoteAccess), Answer::Ack(Data::Bytes(vec![1, 2]))]
+        {
             let m = Message::Answer { generation: 4, qpn: 1, transmission: 2, answer };
             assert_eq!(format!("{m:?}"), format!("{:?}", Message::decode(&m.encode(), 1).unwrap()));
         }
@@ -299,7 +306,12 @@ mod tests {
 
     #[test]
     fn cut_messages_are_refused() {
-        let m = Message::Request { generation: 4, dev: 1, transmission: 7, request: request(Payload::Bytes(vec![1; 9])) };
+        let m = Message::Request {
+            generation: 4,
+            dev: 1,
+            transmission: 7,
+            request: request(Payload::Bytes(vec![1; 9])),
+        };
         let b = m.encode();
         for n in 0..b.len() {
             assert!(Message::decode(&b[..n], 1).is_none(), "{n}");

@@ -94,7 +94,9 @@ fn advance(s: &mut Stream) -> Option<(String, bool)> {
             return None;
         }
         // SAFETY: an entry is valid until the next call on its stream; its name is a C string.
-        let name = unsafe { std::ffi::CStr::from_ptr((&raw const (*e).d_name).cast()) }.to_string_lossy().into_owned();
+        let name = unsafe { std::ffi::CStr::from_ptr((&raw const (*e).d_name).cast()) }
+            .to_string_lossy()
+            .into_owned();
         let double = tree.node(s.node).is_some_and(|n| n.path == VERBS) && name == "abi_version";
         if !double && !name.starts_with('.') {
             return Some((name, true));

@@ -64,6 +64,13 @@ pub(crate) fn take(fd: RawFd) -> Option<Kind> {
     Kind::unpack(c.swap(0, Ordering::AcqRel))
 }
 
+/// Forgets all.
+pub(crate) fn clear() {
+    for c in &FDS {
+        c.store(0, Ordering::Release);
+    }
+}
+
 /// Whether any descriptor is `kind`.
 pub(crate) fn any(kind: Kind) -> bool {
     let v = kind.pack();

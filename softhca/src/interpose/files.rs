@@ -153,7 +153,12 @@ pub(crate) unsafe extern "C" fn openat(dir: c_int, path: *const c_char, flags: c
 /// # Safety
 /// As the C function.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn openat64(dir: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
+pub(crate) unsafe extern "C" fn openat64(
+    dir: c_int,
+    path: *const c_char,
+    flags: c_int,
+    mode: mode_t,
+) -> c_int {
     // SAFETY: the caller's arguments, handed on.
     openat_ours(dir, path, flags).unwrap_or_else(|| unsafe { real::openat64(dir, path, flags, mode) })
 }
@@ -187,7 +192,8 @@ pub(crate) unsafe extern "C" fn stat(path: *const c_char, st: *mut libc::stat) -
     unsafe { real::stat(path, st) }
 }
 
-/// `fstat(2)`: the command descriptors show the numbers that the fake sysfs promised.
+/// `fstat(2)`: the command descriptors (nameless files) show themselves as the character devices that the fake
+/// sysfs promised.
 ///
 /// # Safety
 /// As the C function.
@@ -199,11 +205,14 @@ pub(crate) unsafe extern "C" fn fstat(fd: c_int, st: *mut libc::stat) -> c_int {
         return rc;
     }
     // SAFETY: the call succeeded, so it filled the caller's buffer.
-    let is_char = unsafe { (*st).st_mode } & libc::S_IFMT == libc::S_IFCHR;
-    if is_char {
-        if let Some((tree, dev)) = sysfs::tree().zip(run::device_of(fd)) {
+    let nameless = unsafe { (*st).st_mode & libc::S_IFMT == libc::S_IFREG && (*st).st_nlink == 0 };
+    if nameless {
+        if let Some((tree, dev)) = sysfs::tree().and_then(|t| Some((t, run::device_of(fd)?))) {
             // SAFETY: as above.
-            unsafe { (*st).st_rdev = libc::makedev(sysfs::MAJOR, tree.minor(dev)) };
+            unsafe {
+                (*st).st_mode = libc::S_IFCHR | 0o666;
+                (*st).st_rdev = libc::makedev(sysfs::MAJOR, tree.minor(dev));
+            }
         }
     }
     rc
@@ -215,8 +224,11 @@ pub(crate) unsafe extern "C" fn fstat(fd: c_int, st: *mut libc::stat) -> c_int {
 /// As the C function.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn close(fd: c_int) -> c_int {
-    if let Some(kind) = fds::take(fd) {
-        run::closing(fd, kind);
+    // Not in a child of vfork, which shares our memory but not our descriptors.
+    if fds::get(fd).is_some() && run::fork::is_owner() {
+        if let Some(kind) = fds::take(fd) {
+            run::closing(fd, kind);
+        }
     }
     // SAFETY: the caller's argument, handed on.
     unsafe { real::close(fd) }

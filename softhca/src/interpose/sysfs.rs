@@ -1,7 +1,12 @@
 //! The fake sysfs: a list of paths and contents, held in memory only.
+//!
+//! # Safety
+//!
+//! The pointer to the tree is null or leads to a leaked, never changed [`Tree`].
+#![expect(unsafe_code, reason = "reads a leaked tree without a lock")]
 
-use crate::config::{Config, Gid, GidKind};
-use std::sync::OnceLock;
+use crate::config::{Config, Gid, GidKind, Link};
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// The directory of the uverbs devices.
 pub(crate) const VERBS: &str = "/sys/class/infiniband_verbs";
@@ -31,27 +36,32 @@ pub(crate) struct Tree {
     pub(crate) host: bool,
 }
 
-static TREE: OnceLock<Tree> = OnceLock::new();
+static TREE: AtomicPtr<Tree> = AtomicPtr::new(std::ptr::null_mut());
 
 /// What the tree needs to know of a device.
 #[derive(Debug)]
 pub(crate) struct Facts {
     pub(crate) guid: u64,
+    pub(crate) lid: u16,
     pub(crate) gids: Vec<Gid>,
 }
 
-/// Builds the tree, once.
+/// Builds the tree: at the start, and in a forked child.
 pub(crate) fn install(config: &Config, facts: &[Facts]) {
-    TREE.get_or_init(|| Tree::new(config, facts));
+    TREE.store(Box::into_raw(Box::new(Tree::new(config, facts))), Ordering::Release);
 }
 
 /// The tree, if the software device is there.
 pub(crate) fn tree() -> Option<&'static Tree> {
-    TREE.get()
+    // SAFETY: null, or a leaked tree (module comment).
+    unsafe { TREE.load(Ordering::Acquire).as_ref() }
 }
 
 fn hex_words(b: &[u8]) -> String {
-    b.chunks(2).map(|w| w.iter().map(|x| format!("{x:02x}")).collect::<String>()).collect::<Vec<_>>().join(":")
+    b.chunks(2)
+        .map(|w| w.iter().map(|x| format!("{x:02x}")).collect::<String>())
+        .collect::<Vec<_>>()
+        .join(":")
 }
 
 impl Tree {
@@ -85,6 +95,13 @@ impl Tree {
             t.dir(&format!("{dev}/ports"));
             let port = format!("{dev}/ports/1");
             t.dir(&port);
+            let ib = d.link == Link::InfiniBand;
+            t.file(&format!("{port}/state"), "4: ACTIVE\n");
+            t.file(&format!("{port}/phys_state"), "5: LinkUp\n");
+            t.file(&format!("{port}/rate"), "200 Gb/sec (4X HDR)\n");
+            t.file(&format!("{port}/lid"), &format!("{:#x}\n", f.lid));
+            t.file(&format!("{port}/sm_lid"), if ib { "0x1\n" } else { "0x0\n" });
+            t.file(&format!("{port}/link_layer"), if ib { "InfiniBand\n" } else { "Ethernet\n" });
             t.dir(&format!("{port}/pkeys"));
             for (k, p) in d.pkeys.iter().enumerate() {
                 t.file(&format!("{port}/pkeys/{k}"), &format!("{p:#06x}\n"));
@@ -125,7 +142,10 @@ impl Tree {
     pub(crate) fn entry(&self, i: u32, k: usize) -> Option<(&str, bool)> {
         let dir = &self.node(i)?.path;
         let inside = |n: &'_ &Node| {
-            n.path.strip_prefix(dir.as_str()).and_then(|r| r.strip_prefix('/')).is_some_and(|r| !r.contains('/'))
+            n.path
+                .strip_prefix(dir.as_str())
+                .and_then(|r| r.strip_prefix('/'))
+                .is_some_and(|r| !r.contains('/'))
         };
         let n = self.nodes.iter().filter(inside).nth(k)?;
         Some((n.path.rsplit('/').next()?, n.text.is_none()))
@@ -154,7 +174,7 @@ mod tests {
     fn tree() -> Tree {
         let c = Config::new().devices(2, crate::config::Link::RoCE).complete().unwrap();
         let gids = crate::config::usual_gids(crate::config::Link::RoCE, 1, 1);
-        Tree::new(&c, &[Facts { guid: 1, gids: gids.clone() }, Facts { guid: 2, gids }])
+        Tree::new(&c, &[Facts { guid: 1, lid: 0, gids: gids.clone() }, Facts { guid: 2, lid: 0, gids }])
     }
 
     #[test]
@@ -163,7 +183,10 @@ mod tests {
         let (v, _) = t.find("/sys/class/infiniband_verbs/").unwrap();
         let names: Vec<_> = (0..).map_while(|k| t.entry(v, k)).collect();
         assert_eq!(names, [("abi_version", false), ("uverbs0", true), ("uverbs1", true)]);
-        assert_eq!(t.find("/sys/class/infiniband/mlx5_1/node_guid").unwrap().1.text.as_deref(), Some("0000:0000:0000:0002\n"));
+        assert_eq!(
+            t.find("/sys/class/infiniband/mlx5_1/node_guid").unwrap().1.text.as_deref(),
+            Some("0000:0000:0000:0002\n")
+        );
         assert!(t.find("/sys/class/infiniband/mlx5_2").is_none());
     }
 

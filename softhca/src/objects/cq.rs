@@ -4,7 +4,6 @@
 #[derive(Debug)]
 pub(crate) struct Cq {
     pub(crate) ctx: u32,
-    pub(crate) dev: usize,
     /// The application's `ibv_cq`, named in events.
     pub(crate) user: u64,
     pub(crate) buf: u64,

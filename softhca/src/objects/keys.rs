@@ -236,7 +236,14 @@ mod tests {
         assert!(k.can_bind(rkey, 1, 0x9010, 16, access::REMOTE_WRITE));
         assert!(!k.can_bind(rkey, 2, 0x9010, 16, access::REMOTE_WRITE));
         assert!(!k.can_bind(rkey, 1, 0x90f8, 16, 0));
-        let b = Binding { region: rkey, at: 0x9010, iova: 0x9010, len: 16, access: access::REMOTE_WRITE, qpn: Some(7) };
+        let b = Binding {
+            region: rkey,
+            at: 0x9010,
+            iova: 0x9010,
+            len: 16,
+            access: access::REMOTE_WRITE,
+            qpn: Some(7),
+        };
         k.get_mut(w).unwrap().kind = Kind::Window { ty: 2, bound: Some(b) };
         assert_eq!(k.translate(key, USER, 0x9010, 16, access::REMOTE_WRITE).unwrap().addr, 0x1010);
         assert!(k.translate(key, USER, 0x900f, 1, access::REMOTE_WRITE).is_none());

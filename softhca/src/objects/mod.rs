@@ -34,7 +34,6 @@ pub(crate) enum Handle {
 /// A protection domain.
 #[derive(Debug)]
 pub(crate) struct Pd {
-    pub(crate) dev: usize,
     /// Objects in it.
     pub(crate) uses: u32,
 }

@@ -55,7 +55,15 @@ impl<T> Slab<T> {
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
         let base = self.base;
-        self.items.iter().enumerate().filter_map(move |(i, v)| Some((base + u32::try_from(i).ok()?, v.as_ref()?)))
+        self.items
+            .iter()
+            .enumerate()
+            .filter_map(move |(i, v)| Some((base + u32::try_from(i).ok()?, v.as_ref()?)))
+    }
+
+    /// From the first number to the last that was ever used.
+    pub(crate) fn range(&self) -> std::ops::Range<u32> {
+        self.base..self.base + u32::try_from(self.items.len()).unwrap_or(0)
     }
 
     /// The numbers in use.

@@ -3,7 +3,6 @@
 /// A shared receive queue: a linked list in the application's memory.
 #[derive(Debug)]
 pub(crate) struct Srq {
-    pub(crate) ctx: u32,
     pub(crate) pd: u32,
     pub(crate) user: u64,
     pub(crate) buf: u64,

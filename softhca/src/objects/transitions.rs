@@ -48,7 +48,10 @@ pub(crate) fn step(from: QpState, to: QpState, kind: QpKind) -> Option<(u32, u32
         (Init, Rtr) => {
             let answers = when(responder, m::MAX_DEST_RD_ATOMIC | m::MIN_RNR_TIMER);
             if connected {
-                (m::AV | m::PATH_MTU | m::DEST_QPN | m::RQ_PSN | answers, m::ALT_PATH | m::ACCESS_FLAGS | m::PKEY_INDEX)
+                (
+                    m::AV | m::PATH_MTU | m::DEST_QPN | m::RQ_PSN | answers,
+                    m::ALT_PATH | m::ACCESS_FLAGS | m::PKEY_INDEX,
+                )
             } else {
                 (0, m::PKEY_INDEX | m::QKEY)
             }
@@ -65,7 +68,16 @@ pub(crate) fn step(from: QpState, to: QpState, kind: QpKind) -> Option<(u32, u32
             let sends = when(requester, m::RETRY_CNT | m::RNR_RETRY | m::MAX_QP_RD_ATOMIC);
             let answers = when(responder, m::MAX_DEST_RD_ATOMIC | m::MIN_RNR_TIMER);
             let timed = when(reliable, m::PORT | m::TIMEOUT);
-            (0, m::PKEY_INDEX | when(connected, m::AV) | path | sends | answers | timed | when(!connected, m::QKEY))
+            (
+                0,
+                m::PKEY_INDEX
+                    | when(connected, m::AV)
+                    | path
+                    | sends
+                    | answers
+                    | timed
+                    | when(!connected, m::QKEY),
+            )
         }
         (Sqe, Rts) => match kind {
             Ud => (0, m::CUR_STATE | m::QKEY),
@@ -104,7 +116,10 @@ mod tests {
     #[test]
     fn twenty_two_pairs_are_legal() {
         for kind in KINDS {
-            let n = states().flat_map(|a| states().map(move |b| (a, b))).filter(|(a, b)| step(*a, *b, kind).is_some()).count();
+            let n = states()
+                .flat_map(|a| states().map(move |b| (a, b)))
+                .filter(|(a, b)| step(*a, *b, kind).is_some())
+                .count();
             assert_eq!(n, 22, "{kind:?}");
         }
     }

@@ -29,10 +29,30 @@ pub(crate) fn start(config: Config) -> Result<(), String> {
     }
     crate::check::trap::prepare(config.mode)?;
     let m = Model::new(config)?;
-    let facts: Vec<_> = m.devices.iter().map(|d| sysfs::Facts { guid: d.guid, gids: d.gids.clone() }).collect();
-    sysfs::install(&m.config, &facts);
+    publish(&m);
     *guard = Some(m);
+    fork::watch();
     Ok(())
+}
+
+/// Shows the devices in the fake sysfs.
+fn publish(m: &Model) {
+    let facts = |d: &model::Device| sysfs::Facts { guid: d.guid, lid: d.lid, gids: d.gids.clone() };
+    sysfs::install(&m.config, &m.devices.iter().map(facts).collect::<Vec<_>>());
+}
+
+/// The device of a forked child: as the parent's at its start, at a place of its own on the fabric.
+fn restart(config: Config) -> Option<Model> {
+    match Model::new(config) {
+        Ok(m) => {
+            publish(&m);
+            Some(m)
+        }
+        Err(e) => {
+            eprintln!("softhca: after fork: {e}");
+            None
+        }
+    }
 }
 
 /// Whether this code is a library that was preloaded (or the environment asks for the device).
@@ -62,6 +82,7 @@ pub(crate) fn activate_from_env() {
     }
     ONCE.call_once(|| {
         if sysfs::tree().is_none() && wanted() {
+            crate::check::be_loud();
             if let Err(e) = Config::from_env().and_then(start) {
                 eprintln!("softhca: {e}");
             }
@@ -72,9 +93,9 @@ pub(crate) fn activate_from_env() {
 
 /// Opens device `dev`; gives the command descriptor.
 pub(crate) fn open_device(dev: u32) -> Result<c_int, c_int> {
-    let mode = libc::O_RDWR | libc::O_CLOEXEC;
-    // SAFETY: a constant path; makes a new descriptor.
-    let fd = unsafe { real::open(c"/dev/null".as_ptr(), mode, 0) };
+    // A nameless file of its own, by whose inode duplicates of the descriptor are recognised.
+    // SAFETY: a constant name; makes a new descriptor.
+    let fd = unsafe { libc::memfd_create(c"softhca-uverbs".as_ptr(), libc::MFD_CLOEXEC) };
     if fd < 0 {
         return Err(real::errno());
     }
@@ -123,14 +144,9 @@ pub(crate) fn context_of(fd: c_int) -> Option<u32> {
     Some(found)
 }
 
-/// Whether two descriptors are one open file.
+/// Whether two descriptors are of one file.
 fn is_same_file(a: c_int, b: c_int) -> bool {
-    const KCMP_FILE: c_int = 0;
-    // SAFETY: compares two of this process's descriptors.
-    unsafe {
-        let pid = libc::getpid();
-        libc::syscall(libc::SYS_kcmp, pid, pid, KCMP_FILE, a, b) == 0
-    }
+    inode_of(a).is_some_and(|i| inode_of(b) == Some(i))
 }
 
 /// The device whose command descriptor `fd` is.
@@ -184,6 +200,9 @@ pub(crate) fn uverbs(ctx: u32, arg: *mut c_void) -> c_int {
     match done {
         Some(Ok(())) => {
             pump::wrap(attrs);
+            if pump::take_pending() {
+                pump::pump();
+            }
             0
         }
         Some(Err(e)) => e,
@@ -219,6 +238,7 @@ pub(crate) fn inode_of(fd: c_int) -> Option<(u64, u64)> {
     }
 }
 
+pub(crate) mod fork;
 pub(crate) mod pump;
 pub(crate) mod service;
 mod teardown;
@@ -234,7 +254,7 @@ fn close_quietly(fd: c_int) {
     unsafe { real::close(fd) };
 }
 
-/// Whether the process may set privileged Q_Keys.
+/// Whether the process may set privileged `Q_Keys`.
 pub(crate) fn is_privileged() -> bool {
     // SAFETY: no arguments, no effects.
     unsafe { libc::geteuid() == 0 }

@@ -18,6 +18,9 @@ const YIELD_NS: u64 = 5_000_000;
 const SHORT_NS: u64 = 100_000;
 const LONG_NS: u64 = 20_000_000;
 
+/// Pump mode: how long the thread leaves the work to an application that polls.
+const PATIENCE_NS: u64 = 1_000_000;
+
 static BELL: AtomicU32 = AtomicU32::new(0);
 
 /// Starts the thread, with all signals blocked: the application's handlers must not run on it.
@@ -54,13 +57,18 @@ fn serve(polls: bool) {
     let mut pause = SHORT_NS;
     loop {
         let seen = bell.load(Ordering::Acquire);
+        if !polls && fabric::shared().is_some_and(|s| s.is_polling(s.own)) {
+            sleep(bell, seen, PATIENCE_NS);
+            continue;
+        }
         let (busy, next) = model::with(|m| {
             let busy = m.step();
             (busy, m.next_deadline().map(|d| d.saturating_sub(m.now())))
         })
         .unwrap_or_default();
         let now = monotonic_ns();
-        if busy {
+        // Who found the lock taken while we stepped left it to us.
+        if busy || super::pump::take_pending() {
             last_work = now;
             pause = SHORT_NS;
             continue;

@@ -21,10 +21,8 @@ impl Model {
         let keep = c.keep;
         for h in &handles {
             match h {
-                Handle::Qp(n) => {
-                    if self.qps.get(*n).is_some_and(|q| q.shares == 0) {
-                        self.remove_qp(*n);
-                    }
+                Handle::Qp(n) if self.qps.get(*n).is_some_and(|q| q.shares == 0) => {
+                    self.remove_qp(*n);
                 }
                 Handle::QpShare(n) => self.drop_share(*n),
                 _ => {}
@@ -88,6 +86,7 @@ impl Model {
     /// Removes a CQ.
     pub(crate) fn remove_cq(&mut self, cqn: u32) {
         let Some(cq) = self.cqs.remove(cqn) else { return };
+        crate::check::trap::forget_cq(cqn);
         crate::check::trap::forget_record(cq.db);
         if let Some(c) = cq.channel.and_then(|n| self.channels.get_mut(n)) {
             c.uses = c.uses.saturating_sub(1);

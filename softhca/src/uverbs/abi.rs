@@ -150,6 +150,7 @@ pub(crate) mod ids {
     pub(crate) const QUERY_GID_ENTRY: u16 = 6;
     pub(crate) const MR_DESTROY: u16 = 1;
     pub(crate) const QUERY_MR: u16 = 3;
+    pub(crate) const REG_MR: u16 = 5;
     pub(crate) const PD_QUERY: u16 = 0x1000;
     pub(crate) const UAR_ALLOC: u16 = 0x1000;
     pub(crate) const UAR_FREE: u16 = 0x1001;
@@ -159,7 +160,7 @@ pub(crate) mod ids {
     pub(crate) const UHW_OUT: u16 = 0x1001;
 }
 
-/// The old commands that come by INVOKE_WRITE.
+/// The old commands that come by `INVOKE_WRITE`.
 pub(crate) mod cmd {
     pub(crate) const EXTENDED: u32 = 0x8000_0000;
     pub(crate) const QUERY_DEVICE: u32 = 1;

@@ -1,6 +1,8 @@
 //! Completion queues.
 
-use super::abi::{DestroyCqResp, Mlx5CreateCq, Mlx5ResizeCq, ModifyCq, NumberResp, ResizeCq, ResizeCqResp, ids};
+use super::abi::{
+    DestroyCqResp, Mlx5CreateCq, Mlx5ResizeCq, ModifyCq, NumberResp, ResizeCq, ResizeCqResp, ids,
+};
 use super::device::VECTORS;
 use super::{Call, Outcome};
 use crate::bits::cqe;
@@ -19,7 +21,10 @@ impl Call<'_> {
         let cqe = self.attrs.number32(1);
         let entries = cqe.checked_add(1).filter(|n| n.is_power_of_two()).ok_or(libc::EINVAL)?;
         let flags = self.attrs.number32(5);
-        if self.attrs.number32(4) >= VECTORS || cqe > limits.max_cqe || flags & !(TIMESTAMP | IGNORE_OVERRUN) != 0 {
+        if self.attrs.number32(4) >= VECTORS
+            || cqe > limits.max_cqe
+            || flags & !(TIMESTAMP | IGNORE_OVERRUN) != 0
+        {
             return Err(libc::EINVAL);
         }
         if !matches!(q.cqe_size, 64 | 128) || q.buf_addr == 0 || q.db_addr & 7 != 0 {
@@ -35,7 +40,6 @@ impl Call<'_> {
         let channel = self.channel(3)?;
         let cq = Cq {
             ctx: self.ctx,
-            dev: self.model.context(self.ctx)?.dev,
             user: self.attrs.number(2),
             buf: q.buf_addr,
             db: q.db_addr,
@@ -58,6 +62,7 @@ impl Call<'_> {
         }
         let cqn = self.model.cqs.insert(cq);
         crate::check::trap::watch_record(q.db_addr);
+        crate::check::trap::watch_cq(cqn, q.db_addr);
         let handle = self.model.context_mut(self.ctx)?.handles.insert(Handle::Cq(cqn));
         self.attrs.set(0, handle);
         self.attrs.write(6, &cqe);

@@ -1,6 +1,9 @@
 //! Contexts, devices, ports and GIDs.
 
-use super::abi::{AllocUcontextReq, AllocUcontextResp, ExQueryDeviceResp, GidEntry, Plain, QueryDeviceResp, QueryPortResp, ids};
+use super::abi::{
+    AllocUcontextReq, AllocUcontextResp, ExQueryDeviceResp, GidEntry, Plain, QueryDeviceResp, QueryPortResp,
+    ids,
+};
 use super::{Call, Outcome};
 use crate::config::Link;
 use crate::model::Device;
@@ -12,7 +15,7 @@ fn size<T>() -> u32 {
     u32::try_from(size_of::<T>()).unwrap_or(0)
 }
 
-/// What GET_CONTEXT tells libmlx5: doorbell pages are allocated one by one (no static ones), CQEs are of version 1.
+/// What `GET_CONTEXT` tells libmlx5: doorbell pages are allocated one by one (no static ones), CQEs are of version 1.
 fn ucontext() -> AllocUcontextResp {
     const CORE_CLOCK_OFFSET: u32 = 1;
     const SQD2RTS: u32 = 1 << 3;
@@ -42,7 +45,8 @@ fn ucontext() -> AllocUcontextResp {
 fn attributes(d: &Device) -> QueryDeviceResp {
     // bad P_Key and Q_Key counters, change port, current state on modify, port-active event, system image GUID,
     // RNR NAK, memory windows, XRC, memory management extensions, windows of type 2B.
-    const CAPS: u32 = 0x2 | 0x4 | 0x20 | 0x80 | 0x400 | 0x800 | 0x1000 | 0x2_0000 | 0x10_0000 | 0x20_0000 | 0x100_0000;
+    const CAPS: u32 =
+        0x2 | 0x4 | 0x20 | 0x80 | 0x400 | 0x800 | 0x1000 | 0x2_0000 | 0x10_0000 | 0x20_0000 | 0x100_0000;
     const ATOMIC_HCA: u32 = 1;
     let l = &d.limits;
     QueryDeviceResp {
@@ -186,7 +190,9 @@ impl Call<'_> {
         }
         let d = self.device()?;
         let all: Vec<GidEntry> = (0..d.gids.len()).filter_map(|i| Self::gid_entry(d, i)).collect();
-        if self.attrs.number(0) != size_of::<GidEntry>() as u64 || self.attrs.len(2) < size_of_val(all.as_slice()) {
+        if self.attrs.number(0) != size_of::<GidEntry>() as u64
+            || self.attrs.len(2) < size_of_val(all.as_slice())
+        {
             return Err(libc::EINVAL);
         }
         self.attrs.write_all(2, &all);

@@ -42,6 +42,7 @@ impl Call<'_> {
             (id::PD, id::PD_QUERY) => self.query_pd(),
             (id::MR, id::MR_DESTROY) => self.dereg_mr(),
             (id::MR, id::QUERY_MR) => self.query_mr(),
+            (id::MR, id::REG_MR) => self.reg_mr_ex(),
             // Device memory, advice (ODP) and dmabuf are not modelled: a device without the feature says so.
             (id::MR, _) => Err(libc::EOPNOTSUPP),
             (id::MW, 0) => self.dealloc_mw(),

@@ -26,23 +26,44 @@ fn check_range(start: u64, length: u64, hca_va: u64) -> Outcome {
 }
 
 impl Call<'_> {
+    /// The command of the old interface.
     pub(super) fn reg_mr(&mut self) -> Outcome {
         let q: RegMr = self.attrs.read(0);
         let pd = self.pd_of(q.pd_handle)?;
-        check_access(q.access_flags)?;
-        check_range(q.start, q.length, q.hca_va)?;
+        let (handle, key) = self.register(pd, q.start, q.length, q.hca_va, q.access_flags)?;
+        self.attrs.write(1, &RegMrResp { mr_handle: handle, lkey: key, rkey: key });
+        Ok(())
+    }
+
+    /// The method that rdma-core 59 and newer use.
+    pub(super) fn reg_mr_ex(&mut self) -> Outcome {
+        if self.attrs.has(2) || self.attrs.has(7) {
+            // DMA handles and dmabuf.
+            return Err(libc::EOPNOTSUPP);
+        }
+        let pd = self.pd_of(self.attrs.number32(1))?;
+        let (iova, start, length) = (self.attrs.number(3), self.attrs.number(4), self.attrs.number(5));
+        let (handle, key) = self.register(pd, start, length, iova, self.attrs.number32(6))?;
+        self.attrs.set(0, handle);
+        self.attrs.write(9, &key);
+        self.attrs.write(10, &key);
+        Ok(())
+    }
+
+    /// A new region: its handle and key.
+    fn register(&mut self, pd: u32, start: u64, len: u64, va: u64, flags: u32) -> Result<(u32, u32), i32> {
+        check_access(flags)?;
+        check_range(start, len, va)?;
         if self.model.keys.len() >= self.model.limits(self.ctx).max_mr as usize {
             return Err(libc::ENOMEM);
         }
-        let iova = if q.access_flags & access::ZERO_BASED != 0 { q.hca_va & 4095 } else { q.hca_va };
-        let region = Region { start: q.start, len: q.length, iova, access: q.access_flags };
-        let index = self.model.keys.add_region(pd, region);
+        let iova = if flags & access::ZERO_BASED != 0 { va & 4095 } else { va };
+        let index = self.model.keys.add_region(pd, Region { start, len, iova, access: flags });
         self.model.use_pd(pd);
         let key = self.model.keys.key_of(index).ok_or(libc::EINVAL)?;
         let handle = self.model.context_mut(self.ctx)?.handles.insert(Handle::Mr(index));
-        self.model.log(|| format!("MR {key:#x}: {} bytes at {:#x}, access {:#x}", q.length, q.start, q.access_flags));
-        self.attrs.write(1, &RegMrResp { mr_handle: handle, lkey: key, rkey: key });
-        Ok(())
+        self.model.log(|| format!("MR {key:#x}: {len} bytes at {start:#x}, access {flags:#x}"));
+        Ok((handle, key))
     }
 
     fn region(&self, handle: u32) -> Result<u32, i32> {
@@ -98,7 +119,9 @@ impl Call<'_> {
     /// For `ibv_import_mr`.
     pub(super) fn query_mr(&mut self) -> Outcome {
         let index = self.region(self.attrs.number32(0))?;
-        let Some(Kind::Region(r)) = self.model.keys.get(index).map(|e| e.kind) else { return Err(libc::EINVAL) };
+        let Some(Kind::Region(r)) = self.model.keys.get(index).map(|e| e.kind) else {
+            return Err(libc::EINVAL);
+        };
         let key = self.model.keys.key_of(index).ok_or(libc::EINVAL)?;
         self.attrs.write(1, &key);
         self.attrs.write(2, &key);

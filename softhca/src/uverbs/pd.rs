@@ -10,8 +10,7 @@ impl Call<'_> {
         if self.model.pds.len() >= limit as usize {
             return Err(libc::ENOMEM);
         }
-        let dev = self.model.context(self.ctx)?.dev;
-        let pdn = self.model.pds.insert(Pd { dev, uses: 0 });
+        let pdn = self.model.pds.insert(Pd { uses: 0 });
         let handle = self.model.context_mut(self.ctx)?.handles.insert(Handle::Pd(pdn));
         self.attrs.write(1, &NumberResp { number: handle, reserved: 0 });
         self.attrs.write(ids::UHW_OUT, &NumberResp { number: pdn, reserved: 0 });
@@ -45,7 +44,9 @@ impl Call<'_> {
         };
         let known = match inode {
             None => None,
-            Some(_) => self.model.xrcds.iter().find(|(_, x)| x.dev == dev && x.inode == inode).map(|(i, _)| i),
+            Some(_) => {
+                self.model.xrcds.iter().find(|(_, x)| x.dev == dev && x.inode == inode).map(|(i, _)| i)
+            }
         };
         let id = match known {
             Some(_) if create && exclusive => return Err(libc::EINVAL),

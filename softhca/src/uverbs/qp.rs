@@ -1,6 +1,8 @@
 //! Queue pairs.
 
-use super::abi::{CreateQpResp, Mlx5CreateQp, Mlx5CreateQpResp, ModifyQp, OpenQp, Plain, QpCap, QueryQp, QueryQpResp, ids};
+use super::abi::{
+    CreateQpResp, Mlx5CreateQp, Mlx5CreateQpResp, ModifyQp, OpenQp, Plain, QpCap, QueryQp, QueryQpResp, ids,
+};
 use super::{Call, Outcome};
 use crate::config::Link;
 use crate::objects::qp::{Attributes, Wait};
@@ -59,7 +61,8 @@ impl Call<'_> {
         let rcq = if target || kind == QpKind::XrcIni { 0 } else { self.cq_of(self.attrs.number32(5))? };
         let srq = if self.attrs.has(3) { Some(self.srq_of(self.attrs.number32(3))?) } else { None };
         let rq_len = u64::from(q.rq_wqe_count) << q.rq_wqe_shift;
-        let scatter = !self.model.config.no_scatter_to_cqe && kind == QpKind::Rc && q.flags & flag::SCATTER_CQE != 0;
+        let scatter =
+            !self.model.config.no_scatter_to_cqe && kind == QpKind::Rc && q.flags & flag::SCATTER_CQE != 0;
         let sig_all = flags & SQ_SIG_ALL != 0;
         let qp = Qp {
             ctx: self.ctx,
@@ -133,7 +136,12 @@ impl Call<'_> {
         self.attrs.write(14, &qpn);
         self.attrs.write(ids::UHW_OUT, &Mlx5CreateQpResp::zeroed());
         self.model.log(|| {
-            format!("QP {qpn:#x}: {}, {} send blocks, {} receives", kind.name(), q.sq_wqe_count, q.rq_wqe_count)
+            format!(
+                "QP {qpn:#x}: {}, {} send blocks, {} receives",
+                kind.name(),
+                q.sq_wqe_count,
+                q.rq_wqe_count
+            )
         });
         Ok(())
     }

@@ -12,7 +12,8 @@ impl Call<'_> {
     pub(super) fn create_srq(&mut self) -> Outcome {
         let q: Mlx5CreateSrq = self.attrs.read(ids::UHW_IN);
         let pd = self.pd_of(self.attrs.number32(1))?;
-        let (max_wr, max_sge, limit) = (self.attrs.number32(5), self.attrs.number32(6), self.attrs.number32(7));
+        let (max_wr, max_sge, limit) =
+            (self.attrs.number32(5), self.attrs.number32(6), self.attrs.number32(7));
         let limits = self.model.limits(self.ctx);
         if max_wr == 0 || max_wr > limits.max_srq_wr || max_sge > 31 || limit > max_wr || q.flags != 0 {
             return Err(libc::EINVAL);
@@ -23,7 +24,9 @@ impl Call<'_> {
         let xrc = match self.attrs.number32(9) {
             BASIC => None,
             XRC => {
-                let Handle::Xrcd(xrcd) = self.handle(self.attrs.number32(2))? else { return Err(libc::EINVAL) };
+                let Handle::Xrcd(xrcd) = self.handle(self.attrs.number32(2))? else {
+                    return Err(libc::EINVAL);
+                };
                 Some(XrcSrq { xrcd, cqn: self.cq_of(self.attrs.number32(3))?, uidx: q.uidx })
             }
             // Tag matching.
@@ -31,7 +34,6 @@ impl Call<'_> {
         };
         let stride = (16 + 16 * max_sge).max(32).next_power_of_two();
         let srq = Srq {
-            ctx: self.ctx,
             pd,
             user: self.attrs.number(4),
             buf: q.buf_addr,

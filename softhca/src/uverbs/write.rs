@@ -1,4 +1,4 @@
-//! INVOKE_WRITE: the commands of the old interface, wrapped in an ioctl.
+//! `INVOKE_WRITE`: the commands of the old interface, wrapped in an ioctl.
 
 use super::abi::{NumberResp, PairResp, cmd};
 use super::{Call, Outcome};

@@ -3,8 +3,10 @@
 //! # Safety
 //!
 //! Every call passes objects that the test made and still holds. Memory stays where it is while it is registered.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 #![allow(dead_code, reason = "each test uses its part")]
 #![expect(unsafe_code, reason = "C calls")]
+#![allow(clippy::borrow_as_ptr, clippy::unnecessary_cast, reason = "arguments of C functions")]
 #![allow(clippy::undocumented_unsafe_blocks, reason = "one argument for all: see the module")]
 
 use ibv_sys::*;
@@ -19,7 +21,7 @@ static ONE: Mutex<()> = Mutex::new(());
 
 /// The tests of one executable share the device: one at a time, so that each is deterministic.
 pub(crate) fn start() -> (MutexGuard<'static, ()>, Hca) {
-    start_with(Config::new())
+    start_with(Config::new().mode(crate::MODE))
 }
 
 pub(crate) fn start_with(config: Config) -> (MutexGuard<'static, ()>, Hca) {
@@ -138,7 +140,7 @@ impl Dev {
         }
     }
 
-    pub(crate) fn ah(&self, to: &Dev) -> *mut ibv_ah {
+    pub(crate) fn ah(&self, to: &Self) -> *mut ibv_ah {
         let mut a = address(to, self.gid_index);
         let ah = unsafe { ibv_create_ah(self.pd, &mut a) };
         assert!(!ah.is_null(), "create_ah: errno {}", errno());
@@ -337,7 +339,15 @@ pub(crate) fn rdma(op: u32, id: u64, sges: &mut [ibv_sge], raddr: u64, rkey: u32
     w
 }
 
-pub(crate) fn atomic(op: u32, id: u64, sges: &mut [ibv_sge], raddr: u64, rkey: u32, add: u64, swap: u64) -> ibv_send_wr {
+pub(crate) fn atomic(
+    op: u32,
+    id: u64,
+    sges: &mut [ibv_sge],
+    raddr: u64,
+    rkey: u32,
+    add: u64,
+    swap: u64,
+) -> ibv_send_wr {
     let mut w = wr(op, id, sges);
     w.wr.atomic.remote_addr = raddr;
     w.wr.atomic.rkey = rkey;

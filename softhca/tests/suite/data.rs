@@ -1,9 +1,6 @@
 //! Data moves, through the stock libmlx5: each opcode of each transport.
-#![expect(missing_docs, reason = "a test")]
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use ibv_sys::*;
 
 #[test]
@@ -105,7 +102,13 @@ fn rdma_write_and_read() {
     assert_eq!((r.wr_id, r.opcode, r.byte_len), (9, IBV_WC_RECV_RDMA_WITH_IMM, 2));
     assert_eq!(u32::from_be(unsafe_imm(&r)), 77);
 
-    p.a.send(rdma(IBV_WR_RDMA_READ, 3, &mut [p.ma.sge(4000, 10), p.ma.sge(5000, 20)], p.mb.addr + 50, p.mb.rkey()));
+    p.a.send(rdma(
+        IBV_WR_RDMA_READ,
+        3,
+        &mut [p.ma.sge(4000, 10), p.ma.sge(5000, 20)],
+        p.mb.addr + 50,
+        p.mb.rkey(),
+    ));
     hca.run_until_idle();
     let r = one(p.ca);
     assert_eq!((r.opcode, r.byte_len), (IBV_WC_RDMA_READ, 30));
@@ -202,10 +205,7 @@ fn shared_receive_queue_serves_in_order() {
     let srq = d.srq(32);
     let (ca, cb) = (d.cq(64), d.cq(64));
     let (a1, a2) = (d.qp(RC, ca, ca), d.qp(RC, ca, ca));
-    let (b1, b2) = (
-        d.qp_with(RC, cb, cb, srq, 0, 16),
-        d.qp_with(RC, cb, cb, srq, 0, 16),
-    );
+    let (b1, b2) = (d.qp_with(RC, cb, cb, srq, 0, 16), d.qp_with(RC, cb, cb, srq, 0, 16));
     for (x, y) in [(a1, b1), (a2, b2)] {
         x.up(y.num, &d, &d, Path::default());
         y.up(x.num, &d, &d, Path::default());
@@ -223,7 +223,8 @@ fn shared_receive_queue_serves_in_order() {
             hca.step();
         }
         let got: Vec<_> = std::iter::from_fn(|| poll(cb)).map(|w| (w.wr_id, w.qp_num)).collect();
-        let want: Vec<_> = (0..8).map(|i| (round * 8 + i, if i % 2 == 0 { b1.num } else { b2.num })).collect();
+        let want: Vec<_> =
+            (0..8).map(|i| (round * 8 + i, if i % 2 == 0 { b1.num } else { b2.num })).collect();
         assert_eq!(got, want);
         assert_eq!(drain(ca).len(), 8);
     }

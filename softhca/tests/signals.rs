@@ -1,0 +1,66 @@
+//! The signal handlers of trap mode leave the rest of the process's signals alone.
+//!
+//! # Safety
+//!
+//! The child processes crash on purpose.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+
+mod common;
+
+use common::*;
+use std::os::unix::process::ExitStatusExt;
+use std::process::Command;
+
+const MODE: softhca::Mode = softhca::Mode::Trap;
+
+/// Runs one of the ignored tests below in a process of its own.
+fn crash(name: &str) -> (Option<i32>, String) {
+    let exe = std::env::current_exe().unwrap();
+    let out = Command::new(exe).args(["--exact", name, "--ignored", "--nocapture"]).output().unwrap();
+    (out.status.signal(), String::from_utf8_lossy(&out.stderr).into_owned())
+}
+
+#[test]
+fn a_stack_overflow_is_still_reported() {
+    let (signal, text) = crash("overflow_the_stack");
+    assert_eq!(signal, Some(libc::SIGABRT), "{text}");
+    assert!(text.contains("has overflowed its stack"), "{text}");
+}
+
+#[test]
+fn a_wild_pointer_still_kills() {
+    let (signal, text) = crash("follow_a_wild_pointer");
+    assert_eq!(signal, Some(libc::SIGSEGV), "{text}");
+}
+
+fn work() {
+    let (_g, hca) = start();
+    let d = Dev::open(0);
+    let p = Pair::new(&d, RC);
+    p.a.send(rdma(ibv_sys::IBV_WR_RDMA_WRITE, 1, &mut [], 0, 0));
+    hca.run_until_idle();
+    one(p.ca);
+    assert!(hca.stats().checked_stores > 0);
+    p.close();
+    d.close();
+}
+
+#[test]
+#[ignore = "crashes; run by a_stack_overflow_is_still_reported"]
+fn overflow_the_stack() {
+    work();
+    fn deeper(n: u64) -> u64 {
+        let room = std::hint::black_box([n; 1000]);
+        if std::hint::black_box(n) == u64::MAX { 0 } else { deeper(n + 1) + room[7] }
+    }
+    println!("{}", deeper(0));
+}
+
+#[test]
+#[ignore = "crashes; run by a_wild_pointer_still_kills"]
+#[expect(unsafe_code, reason = "crashes on purpose")]
+fn follow_a_wild_pointer() {
+    work();
+    // SAFETY: not safe: this is the crash.
+    unsafe { std::ptr::without_provenance_mut::<u64>(0x10_0000).write_volatile(1) };
+}

@@ -1,0 +1,301 @@
+//! A direct data path on the queues of the stock library (by `mlx5dv_init_obj`), correct and with planted errors.
+//!
+//! # Safety
+//!
+//! The addresses come from `mlx5dv_init_obj`; rings, records and registers are written as a driver writes them,
+//! within their sizes.
+#![expect(unsafe_code, reason = "drives a device")]
+#![allow(clippy::borrow_as_ptr, clippy::unnecessary_cast, reason = "arguments of C functions")]
+#![allow(clippy::undocumented_unsafe_blocks, reason = "one argument for all: see the module")]
+
+use crate::common::*;
+use ibv_sys::*;
+use std::mem::zeroed;
+use std::sync::atomic::{Ordering, compiler_fence};
+
+/// What is wrong with the sequence.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Mutant {
+    None,
+    RecordAfterRegister,
+    RecordMissing,
+    WqeAfterRecord,
+    WrongIndex,
+    StaleWqe,
+    WrongRegister,
+    HalfWidth,
+    NoRegister,
+    CopyDiffers,
+}
+
+const MUTANTS: [Mutant; 9] = [
+    Mutant::RecordAfterRegister,
+    Mutant::RecordMissing,
+    Mutant::WqeAfterRecord,
+    Mutant::WrongIndex,
+    Mutant::StaleWqe,
+    Mutant::WrongRegister,
+    Mutant::HalfWidth,
+    Mutant::NoRegister,
+    Mutant::CopyDiffers,
+];
+
+struct Direct {
+    dv: mlx5dv_qp,
+    qpn: u32,
+    index: u16,
+    half: u32,
+}
+
+impl Direct {
+    fn of(q: &Qp) -> Self {
+        unsafe {
+            let mut dv: mlx5dv_qp = zeroed();
+            let mut o: mlx5dv_obj = zeroed();
+            o.qp.in_ = q.qp;
+            o.qp.out = &mut dv;
+            assert_eq!(mlx5dv_init_obj(&mut o, MLX5DV_OBJ_QP as _), 0);
+            Self { dv, qpn: q.num, index: 0, half: 0 }
+        }
+    }
+
+    fn block(&self, index: u16) -> *mut u32 {
+        let n = u32::from(index) % self.dv.sq.wqe_cnt;
+        unsafe { self.dv.sq.buf.cast::<u8>().add(n as usize * 64).cast() }
+    }
+
+    /// Posts a signaled, empty RDMA WRITE of one basic block.
+    fn write(&mut self, raddr: u64, rkey: u32, mutant: Mutant, other: *mut u8) {
+        let at = self.block(self.index);
+        let next = self.index.wrapping_add(1);
+        let record = unsafe { self.dv.dbrec.add(1) };
+        let named = if mutant == Mutant::StaleWqe { self.index.wrapping_sub(1) } else { self.index };
+        let control = [u32::from(named) << 8 | 8, self.qpn << 8 | 2, 8, 0];
+        let remote = [(raddr >> 32) as u32, raddr as u32, rkey, 0];
+        let store = |i: usize, v: u32| unsafe { at.add(i).write_volatile(v.to_be()) };
+        let set_record = || unsafe { record.write_volatile(u32::from(next).to_be()) };
+        let fence = || compiler_fence(Ordering::SeqCst);
+        if mutant == Mutant::WqeAfterRecord {
+            set_record();
+        }
+        fence();
+        for (i, v) in remote.into_iter().enumerate() {
+            store(4 + i, v);
+        }
+        for (i, v) in control.into_iter().enumerate() {
+            store(i, v);
+        }
+        fence();
+        if !matches!(mutant, Mutant::RecordAfterRegister | Mutant::RecordMissing | Mutant::WqeAfterRecord) {
+            set_record();
+        }
+        fence();
+        let mut value = unsafe { at.cast::<u64>().read_volatile() };
+        if mutant == Mutant::WrongIndex {
+            value ^= u64::from(0x0100_u32.to_be());
+        }
+        let mut to = unsafe { self.dv.bf.reg.cast::<u8>().add(self.half as usize) };
+        match mutant {
+            Mutant::WrongRegister => to = unsafe { other.add(self.half as usize) },
+            Mutant::NoRegister => to = unsafe { to.sub(0x400) },
+            _ => {}
+        }
+        unsafe {
+            if mutant == Mutant::HalfWidth {
+                to.cast::<u32>().write_volatile(value as u32);
+                to.cast::<u32>().add(1).write_volatile((value >> 32) as u32);
+            } else {
+                to.cast::<u64>().write_volatile(value);
+            }
+            // The rest of the block, as BlueFlame does.
+            for i in 1..8 {
+                let mut v = at.cast::<u64>().add(i).read_volatile();
+                if mutant == Mutant::CopyDiffers && i == 2 {
+                    v ^= 1;
+                }
+                to.cast::<u64>().add(i).write_volatile(v);
+            }
+        }
+        fence();
+        if mutant == Mutant::RecordAfterRegister {
+            set_record();
+        }
+        self.half ^= self.dv.bf.size;
+        self.index = next;
+    }
+}
+
+#[test]
+fn a_direct_path_works() {
+    let (_g, hca) = start();
+    let d = Dev::open(0);
+    let p = Pair::new(&d, RC);
+    let mut x = Direct::of(&p.a);
+    for _ in 0..100 {
+        x.write(p.mb.addr, p.mb.rkey(), Mutant::None, std::ptr::null_mut());
+        hca.step();
+        assert_eq!(drain(p.ca).len(), 1);
+    }
+    assert_eq!(hca.take_violations().1, [""; 0]);
+    p.close();
+    d.close();
+}
+
+#[test]
+fn planted_errors_are_caught() {
+    let (_g, hca) = start();
+    if !crate::MODE.traps() {
+        return;
+    }
+    let d = Dev::open(0);
+    for mutant in MUTANTS {
+        let p = Pair::new(&d, RC);
+        let (other, other2) = (d.qp(RC, p.ca, p.ca), d.qp(RC, p.ca, p.ca));
+        let mut x = Direct::of(&p.a);
+        let page = |q: &Direct| q.dv.bf.reg.addr() & !4095;
+        let (y, z) = (Direct::of(&other), Direct::of(&other2));
+        let far = if page(&y) == page(&x) { &z } else { &y };
+        assert_ne!(page(far), page(&x));
+        hca.take_violations();
+        // Until the ring has been round, a stale WQE is zeros; after that it is an old WQE.
+        for _ in 0..3 {
+            x.write(p.mb.addr, p.mb.rkey(), Mutant::None, std::ptr::null_mut());
+            hca.step();
+        }
+        assert_eq!(hca.take_violations().1, [""; 0], "before {mutant:?}");
+        x.write(p.mb.addr, p.mb.rkey(), mutant, far.dv.bf.reg.cast());
+        let (n, found) = hca.take_violations();
+        assert!(n > 0, "{mutant:?} not caught");
+        println!("{mutant:?}: {}", found[0]);
+        hca.run_until_idle();
+        hca.take_violations();
+        drain(p.ca);
+        other.destroy();
+        other2.destroy();
+        p.close();
+    }
+    d.close();
+}
+
+#[test]
+fn stock_breaks_no_rule() {
+    let (_g, hca) = start();
+    let d = Dev::open(0);
+    let p = Pair::new(&d, RC);
+    let n: u64 = if crate::MODE.traps() { 30_000 } else { 3_000 };
+    let before = hca.stats();
+    for i in 0..n {
+        p.b.recv(i, &mut [p.mb.sge(0, 4096)]);
+        let mut s = [p.ma.sge(0, (i % 60) as u32 + 1), p.ma.sge(100, (i % 3) as u32)];
+        let mut w = match i % 4 {
+            0 => wr(IBV_WR_SEND, i, &mut s),
+            1 => rdma(IBV_WR_RDMA_WRITE_WITH_IMM, i, &mut s, p.mb.addr, p.mb.rkey()),
+            2 => wr(IBV_WR_SEND_WITH_IMM, i, &mut s),
+            _ => rdma(IBV_WR_RDMA_WRITE, i, &mut s, p.mb.addr, p.mb.rkey()),
+        };
+        if i % 5 == 0 {
+            w.send_flags |= IBV_SEND_INLINE as u32;
+        }
+        p.a.send(w);
+        hca.step();
+        one(p.ca);
+        if i % 4 == 3 {
+            // Nothing took the receive: use it.
+            p.a.send(wr(IBV_WR_SEND, i, &mut []));
+            hca.step();
+            one(p.ca);
+        }
+        one(p.cb);
+    }
+    let after = hca.stats();
+    assert!(after.doorbells - before.doorbells >= n);
+    if crate::MODE.traps() {
+        assert!(after.checked_stores - before.checked_stores >= n);
+        assert!(after.checked_records - before.checked_records >= n);
+    }
+    assert_eq!(hca.take_violations().1, [""; 0]);
+    p.close();
+    d.close();
+}
+
+#[test]
+fn completions_of_dead_pairs_stay_and_stale_requests_run() {
+    let (_g, hca) = start();
+    let d = Dev::open(0);
+    let p = Pair::new(&d, RC);
+    // A CQ owned by direct verbs keeps the completions of a QP that is gone; its number comes back at once.
+    unsafe {
+        let mut dv: mlx5dv_cq = zeroed();
+        let mut o: mlx5dv_obj = zeroed();
+        o.cq.in_ = p.ca;
+        o.cq.out = &mut dv;
+        assert_eq!(mlx5dv_init_obj(&mut o, MLX5DV_OBJ_CQ as _), 0);
+        p.a.send(rdma(IBV_WR_RDMA_WRITE, 1, &mut [p.ma.sge(0, 8)], p.mb.addr, p.mb.rkey()));
+        hca.step();
+        let old = p.a.num;
+        let cqe = dv.buf.cast::<u8>();
+        let own = cqe.add(63).read_volatile();
+        assert_eq!(own >> 4, 0, "a requester's completion");
+        p.a.destroy();
+        assert_eq!(cqe.add(63).read_volatile(), own);
+        let again = d.qp(RC, p.ca, p.ca);
+        assert_eq!(again.num, old);
+        again.destroy();
+    }
+    p.b.destroy();
+    // A key comes back at once, too.
+    let key = p.ma.rkey();
+    p.ma.dereg();
+    let mut mem = vec![0u8; 100];
+    let m = d.mr(&mut mem, ALL);
+    assert_eq!(m.rkey(), key);
+    m.dereg();
+    p.mb.dereg();
+    free_cq(p.ca);
+    free_cq(p.cb);
+    d.close();
+}
+
+#[test]
+fn entries_of_128_bytes_carry_64_bytes_of_data() {
+    let (_g, hca) = start();
+    let d = Dev::open(0);
+    unsafe {
+        let mut a: ibv_cq_init_attr_ex = zeroed();
+        a.cqe = 16;
+        let mut m: mlx5dv_cq_init_attr = zeroed();
+        m.comp_mask = MLX5DV_CQ_INIT_ATTR_MASK_CQE_SIZE as _;
+        m.cqe_size = 128;
+        let ex = mlx5dv_create_cq(d.ctx, &mut a, &mut m);
+        assert!(!ex.is_null(), "errno {}", errno());
+        let cq = ex.cast::<ibv_cq>();
+        // Not with all sends signaled: then the device puts read data into the entry as well, and libmlx5 44 takes
+        // it from one byte before the entry (mended in later versions).
+        let (x, y) = (d.qp(RC, cq, cq), d.qp(RC, cq, cq));
+        x.up(y.num, &d, &d, Path::default());
+        y.up(x.num, &d, &d, Path::default());
+        let mut mem: Vec<u8> = (0..4096).map(|i| (i % 241) as u8).collect();
+        let m = d.mr(&mut mem, ALL);
+        let at = |i: usize| mem.as_ptr().add(i).read_volatile();
+        for len in [1u32, 32, 33, 64, 65, 500] {
+            y.recv(1, &mut [m.sge(2000, 7), m.sge(3000, 600)]);
+            x.send(wr(IBV_WR_SEND, 2, &mut [m.sge(0, len)]));
+            hca.step();
+            let mut got = drain(cq);
+            got.sort();
+            assert_eq!(got, [(1, 0), (2, 0)]);
+            for i in 0..len as usize {
+                assert_eq!(at(if i < 7 { 2000 + i } else { 3000 + i - 7 }), at(i), "{len}");
+            }
+            x.send(rdma(IBV_WR_RDMA_READ, 3, &mut [m.sge(1000, len)], m.addr + 100, m.rkey()));
+            hca.step();
+            assert_eq!(drain(cq), [(3, 0)]);
+            assert!((0..len as usize).all(|i| at(1000 + i) == at(100 + i)), "{len}");
+        }
+        x.destroy();
+        y.destroy();
+        m.dereg();
+        free_cq(cq);
+    }
+    d.close();
+}

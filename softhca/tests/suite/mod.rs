@@ -1,0 +1,9 @@
+//! The tests that run in each mode.
+#![allow(clippy::borrow_as_ptr, clippy::unnecessary_cast, reason = "arguments of C functions")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+
+mod data;
+mod direct;
+mod errors;
+mod garbage;
+mod objects;

@@ -1,0 +1,619 @@
+//! Objects of all kinds: creation, queries, errnos, events, windows, XRC, multicast.
+//!
+//! # Safety
+//!
+//! C calls with objects that the test made and holds.
+#![expect(unsafe_code, reason = "C calls")]
+#![allow(clippy::undocumented_unsafe_blocks, reason = "one argument for all: see the module")]
+
+use crate::common::*;
+use ibv_sys::*;
+use std::mem::zeroed;
+use std::ptr::null_mut;
+
+const EINVAL: i32 = libc::EINVAL;
+
+#[test]
+fn registrations_are_checked() {
+    let (_g, _hca) = start();
+    let d = Dev::open(0);
+    let mut mem = vec![0u8; 8192];
+    let p = mem.as_mut_ptr();
+    let reg = |addr: *mut u8, len: usize, access: u32| unsafe {
+        let m = ibv_reg_mr(d.pd, addr.cast(), len, access as _);
+        if m.is_null() { Err(errno()) } else { Ok(m) }
+    };
+    assert_eq!(reg(p, 100, IBV_ACCESS_REMOTE_WRITE), Err(EINVAL));
+    assert_eq!(reg(p, 100, IBV_ACCESS_REMOTE_ATOMIC), Err(EINVAL));
+    assert_eq!(reg(p, 0, IBV_ACCESS_LOCAL_WRITE), Err(EINVAL));
+    assert_eq!(reg(p, 100, IBV_ACCESS_ON_DEMAND), Err(libc::EOPNOTSUPP));
+    assert_eq!(reg(std::ptr::without_provenance_mut(4096), 100, 1), Err(libc::EFAULT));
+    let m = reg(p, 100, 0xf | IBV_ACCESS_RELAXED_ORDERING).unwrap();
+    unsafe {
+        assert_eq!((*m).lkey, (*m).rkey);
+        assert_eq!(ibv_dealloc_pd(d.pd), libc::EBUSY);
+        let before = (*m).lkey;
+        assert_eq!(ibv_rereg_mr(m, IBV_REREG_MR_CHANGE_ACCESS as _, null_mut(), null_mut(), 0, 1), 0);
+        assert_eq!((*m).lkey, before);
+        assert_eq!(ibv_dereg_mr(m), 0);
+    }
+    d.close();
+}
+
+#[test]
+fn regions_of_two_gibibytes_and_more() {
+    let (_g, hca) = start();
+    let d = Dev::open(0);
+    let p = Pair::new(&d, RC);
+    let len: usize = (1 << 31) + (1 << 20);
+    unsafe {
+        let prot = libc::PROT_READ | libc::PROT_WRITE;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        let big = libc::mmap(null_mut(), len, prot, flags, -1, 0);
+        assert_ne!(big, libc::MAP_FAILED);
+        let m = ibv_reg_mr(d.pd, big, len, 0xf);
+        assert!(!m.is_null(), "errno {}", errno());
+        let addr = big.expose_provenance() as u64;
+        let far = addr + (1 << 31) + 100;
+        p.a.send(rdma(IBV_WR_RDMA_WRITE, 1, &mut [p.ma.sge(0, 64)], far, (*m).rkey));
+        p.a.send(rdma(IBV_WR_RDMA_READ, 2, &mut [p.ma.sge(4096, 64)], far, (*m).rkey));
+        hca.run_until_idle();
+        assert_eq!(drain(p.ca), [(1, 0), (2, 0)]);
+        assert_eq!(p.a_bytes(0, 64), p.a_bytes(4096, 64));
+        // A message longer than the device takes is a length error of the requester.
+        let s = ibv_sge { addr, length: (1 << 30) + 1, lkey: (*m).lkey };
+        p.a.send(rdma(IBV_WR_RDMA_WRITE, 3, &mut [s], p.mb.addr, p.mb.rkey()));
+        hca.run_until_idle();
+        assert_eq!(drain(p.ca), [(3, IBV_WC_LOC_LEN_ERR)]);
+        assert_eq!(ibv_dereg_mr(m), 0);
+        libc::munmap(big, len);
+    }
+    p.close();
+    d.close();
+}
+
+#[test]
+fn queues_refuse_what_is_out_of_range() {
+    let (_g, _hca) = start();
+    let d = Dev::open(0);
+    unsafe {
+        for n in [0, -1, 4_194_304] {
+            assert!(ibv_create_cq(d.ctx, n, null_mut(), null_mut(), 0).is_null());
+            assert_eq!(errno(), EINVAL);
+        }
+        assert!(ibv_create_cq(d.ctx, 1, null_mut(), null_mut(), 9).is_null());
+        let cq = d.cq(5);
+        assert!((*cq).cqe >= 5);
+        let q = d.qp(RC, cq, cq);
+        assert_eq!(ibv_destroy_cq(cq), libc::EBUSY);
+        let mut a: ibv_qp_init_attr = zeroed();
+        (a.send_cq, a.recv_cq) = (cq, cq);
+        for (kind, e) in [(IBV_QPT_RAW_PACKET, libc::EOPNOTSUPP), (77, EINVAL)] {
+            a.qp_type = kind;
+            a.cap = ibv_qp_cap {
+                max_send_wr: 1,
+                max_recv_wr: 1,
+                max_send_sge: 1,
+                max_recv_sge: 1,
+                max_inline_data: 0,
+            };
+            assert!(ibv_create_qp(d.pd, &mut a).is_null());
+            assert_eq!(errno(), e, "type {kind}");
+        }
+        a.qp_type = RC;
+        a.cap.max_send_wr = 40_000;
+        assert!(ibv_create_qp(d.pd, &mut a).is_null());
+        q.destroy();
+        free_cq(cq);
+    }
+    d.close();
+}
+
+#[test]
+fn the_state_machine_refuses_what_is_illegal() {
+    let (_g, _hca) = start();
+    let d = Dev::open(0);
+    let cq = d.cq(8);
+    let q = d.qp(RC, cq, cq);
+    assert_eq!(q.to(IBV_QPS_RTS), EINVAL);
+    assert_eq!(q.to(IBV_QPS_ERR), EINVAL);
+    let mut a: ibv_qp_attr = unsafe { zeroed() };
+    a.qp_state = IBV_QPS_INIT;
+    a.port_num = 2;
+    let mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
+    assert_eq!(q.modify(&mut a, mask), EINVAL);
+    a.port_num = 1;
+    a.pkey_index = 5;
+    assert_eq!(q.modify(&mut a, mask), EINVAL);
+    a.pkey_index = 0;
+    assert_eq!(q.modify(&mut a, mask & !IBV_QP_PORT), EINVAL);
+    assert_eq!(q.modify(&mut a, mask | IBV_QP_QKEY), EINVAL);
+    q.init(0xf);
+    assert_eq!(q.query().qp_access_flags as u32, 0xf);
+    q.rtr(9, &d, &d, Path::default());
+    q.rts(Path::default());
+    let a = q.query();
+    assert_eq!((a.qp_state, a.dest_qp_num, a.timeout, a.retry_cnt, a.rnr_retry), (IBV_QPS_RTS, 9, 14, 3, 7));
+    assert_eq!((a.rq_psn, a.sq_psn, a.path_mtu, a.min_rnr_timer), (7, 7, IBV_MTU_1024, 12));
+    assert_eq!((a.ah_attr.dlid, a.port_num), (d.port.lid, 1));
+    q.destroy();
+    free_cq(cq);
+    d.close();
+}
+
+#[test]
+fn a_channel_tells_of_completions() {
+    let (_g, hca) = start();
+    let d = Dev::open(0);
+    unsafe {
+        let ch = ibv_create_comp_channel(d.ctx);
+        assert!(!ch.is_null());
+        let cq = d.cq_with(16, ch);
+        assert_eq!(ibv_destroy_comp_channel(ch), libc::EBUSY);
+        let (a, b) = (d.qp(RC, cq, cq), d.qp(RC, cq, cq));
+        a.up(b.num, &d, &d, Path::default());
+        b.up(a.num, &d, &d, Path::default());
+        let ready = || {
+            let mut p = libc::pollfd { fd: (*ch).fd, events: libc::POLLIN, revents: 0 };
+            libc::poll(&mut p, 1, 0) == 1
+        };
+        let take = || {
+            let (mut which, mut ctx) = (null_mut(), null_mut());
+            assert_eq!(ibv_get_cq_event(ch, &mut which, &mut ctx), 0);
+            assert_eq!(which, cq);
+            ibv_ack_cq_events(cq, 1);
+        };
+        let send = |solicited: bool| {
+            let mut w = wr(IBV_WR_SEND, 1, &mut []);
+            w.send_flags = if solicited { IBV_SEND_SOLICITED as u32 } else { 0 } as _;
+            b.recv(2, &mut []);
+            a.send(w);
+            hca.step();
+        };
+        // Not armed: no event. Armed with a completion pending: one at once.
+        send(false);
+        assert!(!ready());
+        assert_eq!(ibv_req_notify_cq(cq, 0), 0);
+        hca.step();
+        assert!(ready());
+        take();
+        assert_eq!(drain(cq).len(), 1);
+        // Armed and empty: one event for the next completion, and only one.
+        assert_eq!(ibv_req_notify_cq(cq, 0), 0);
+        hca.step();
+        assert!(!ready());
+        send(false);
+        send(false);
+        assert!(ready());
+        take();
+        assert!(!ready());
+        assert_eq!(drain(cq).len(), 2);
+        // Solicited only.
+        assert_eq!(ibv_req_notify_cq(cq, 1), 0);
+        hca.step();
+        send(false);
+        assert!(!ready());
+        send(true);
+        assert!(ready());
+        // Destroying the CQ discards an event that nobody read.
+        a.destroy();
+        b.destroy();
+        free_cq(cq);
+        assert!(!ready());
+        assert_eq!(ibv_destroy_comp_channel(ch), 0);
+    }
+    d.close();
+    assert_eq!(hca.take_violations().1, [""; 0]);
+}
+
+#[test]
+fn a_cq_grows_and_shrinks_with_what_it_holds() {
+    let (_g, hca) = start();
+    let d = Dev::open(0);
+    let p = Pair::new(&d, RC);
+    let write = |i| rdma(IBV_WR_RDMA_WRITE, i, &mut [], p.mb.addr, p.mb.rkey());
+    for round in 0..6u64 {
+        for i in 0..5 {
+            p.a.send(write(round * 10 + i));
+        }
+        hca.run_until_idle();
+        assert_eq!(unsafe { ibv_resize_cq(p.ca, if round % 2 == 0 { 200 } else { 40 }) }, 0);
+        for i in 5..9 {
+            p.a.send(write(round * 10 + i));
+        }
+        hca.run_until_idle();
+        let want: Vec<_> = (0..9).map(|i| (round * 10 + i, 0)).collect();
+        assert_eq!(drain(p.ca), want);
+    }
+    p.close();
+    d.close();
+}
+
+#[test]
+fn timestamps_count_nanoseconds_of_virtual_time() {
+    let (_g, hca) = start();
+    let d = Dev::open(0);
+    unsafe {
+        let mut a: ibv_cq_init_attr_ex = zeroed();
+        a.cqe = 16;
+        a.wc_flags = u64::from(IBV_WC_EX_WITH_COMPLETION_TIMESTAMP | IBV_WC_EX_WITH_BYTE_LEN);
+        let ex = ibv_create_cq_ex(d.ctx, &mut a);
+        assert!(!ex.is_null(), "errno {}", errno());
+        let cq = ex.cast::<ibv_cq>();
+        let (x, y) = (d.qp(RC, cq, cq), d.qp(RC, cq, cq));
+        x.up(y.num, &d, &d, Path::default());
+        y.up(x.num, &d, &d, Path::default());
+        let mut seen = Vec::new();
+        for _ in 0..2 {
+            y.recv(1, &mut []);
+            let mut w = wr(IBV_WR_SEND, 1, &mut []);
+            w.send_flags = 0;
+            x.send(w);
+            hca.step();
+            let mut attr: ibv_poll_cq_attr = zeroed();
+            assert_eq!(ibv_start_poll(ex, &mut attr), 0);
+            seen.push(ibv_wc_read_completion_ts(ex));
+            assert_eq!(ibv_next_poll(ex), libc::ENOENT);
+            ibv_end_poll(ex);
+            hca.advance(std::time::Duration::from_micros(3));
+        }
+        assert_eq!(seen[1] - seen[0], 3000);
+        let mut v: ibv_values_ex = zeroed();
+        v.comp_mask = IBV_VALUES_MASK_RAW_CLOCK;
+        hca.step();
+        assert_eq!(ibv_query_rt_values_ex(d.ctx, &mut v), 0);
+        let raw = v.raw_clock.tv_sec as u64 * 1_000_000_000 + v.raw_clock.tv_nsec as u64;
+        assert_eq!(u128::from(raw), hca.now().as_nanos());
+        x.destroy();
+        y.destroy();
+        free_cq(cq);
+    }
+    d.close();
+}
+
+#[test]
+fn a_window_is_bound_used_and_invalidated() {
+    let (_g, hca) = start();
+    let d = Dev::open(0);
+    for bad in [false, true] {
+        let p = Pair::with(&d, RC, Path::default(), ALL | IBV_ACCESS_MW_BIND as i32);
+        unsafe {
+            let mw = ibv_alloc_mw(d.pd, IBV_MW_TYPE_2);
+            assert!(!mw.is_null(), "errno {}", errno());
+            let rkey = ibv_inc_rkey((*mw).rkey);
+            let mut w = wr(IBV_WR_BIND_MW, 1, &mut []);
+            w.u2.bind_mw.mw = mw;
+            w.u2.bind_mw.rkey = rkey;
+            w.u2.bind_mw.bind_info = ibv_mw_bind_info {
+                mr: p.mb.mr,
+                addr: p.mb.addr + 100,
+                length: if bad { 9000 } else { 64 },
+                mw_access_flags: IBV_ACCESS_REMOTE_WRITE as _,
+            };
+            p.b.send(w);
+            hca.run_until_idle();
+            if bad {
+                assert_eq!(drain(p.cb), [(1, IBV_WC_MW_BIND_ERR)]);
+            } else {
+                assert_eq!(drain(p.cb), [(1, 0)]);
+                let at = p.mb.addr + 100;
+                p.a.send(rdma(IBV_WR_RDMA_WRITE, 2, &mut [p.ma.sge(0, 64)], at, rkey));
+                hca.run_until_idle();
+                assert_eq!(drain(p.ca), [(2, 0)]);
+                assert_eq!(p.b_bytes(100, 64), p.a_bytes(0, 64));
+                // A peer's send takes the window away.
+                p.b.recv(3, &mut [p.mb.sge(0, 8)]);
+                let mut w = wr(IBV_WR_SEND_WITH_INV, 4, &mut []);
+                w.u1.invalidate_rkey = rkey;
+                p.a.send(w);
+                hca.run_until_idle();
+                assert_eq!(drain(p.ca), [(4, 0)]);
+                let r = one(p.cb);
+                assert_eq!(r.u1.invalidated_rkey, rkey);
+                assert_ne!(r.wc_flags & IBV_WC_WITH_INV as u32, 0);
+                p.a.send(rdma(IBV_WR_RDMA_WRITE, 5, &mut [p.ma.sge(0, 1)], at, rkey));
+                hca.run_until_idle();
+                assert_eq!(drain(p.ca), [(5, IBV_WC_REM_ACCESS_ERR)]);
+                d.event();
+            }
+            assert_eq!(ibv_dealloc_mw(mw), 0);
+        }
+        p.close();
+    }
+    d.close();
+}
+
+#[test]
+fn local_invalidate_and_windows_of_type_one() {
+    let (_g, hca) = start();
+    let d = Dev::open(0);
+    let p = Pair::with(&d, RC, Path::default(), ALL | IBV_ACCESS_MW_BIND as i32);
+    unsafe {
+        let mw = ibv_alloc_mw(d.pd, IBV_MW_TYPE_2);
+        let rkey = ibv_inc_rkey((*mw).rkey);
+        let mut w = wr(IBV_WR_BIND_MW, 1, &mut []);
+        w.u2.bind_mw.mw = mw;
+        w.u2.bind_mw.rkey = rkey;
+        w.u2.bind_mw.bind_info = ibv_mw_bind_info {
+            mr: p.mb.mr,
+            addr: p.mb.addr,
+            length: 64,
+            mw_access_flags: IBV_ACCESS_REMOTE_READ as _,
+        };
+        p.b.send(w);
+        let mut w = wr(IBV_WR_LOCAL_INV, 2, &mut []);
+        w.u1.invalidate_rkey = rkey;
+        p.b.send(w);
+        hca.run_until_idle();
+        assert_eq!(drain(p.cb), [(1, 0), (2, 0)]);
+        let one = ibv_alloc_mw(d.pd, IBV_MW_TYPE_1);
+        let mut b: ibv_mw_bind = zeroed();
+        b.wr_id = 3;
+        b.send_flags = IBV_SEND_SIGNALED as _;
+        b.bind_info = ibv_mw_bind_info {
+            mr: p.mb.mr,
+            addr: p.mb.addr,
+            length: 64,
+            mw_access_flags: IBV_ACCESS_REMOTE_WRITE as _,
+        };
+        assert_eq!(ibv_bind_mw(p.b.qp, one, &mut b), 0);
+        hca.run_until_idle();
+        assert_eq!(drain(p.cb), [(3, 0)]);
+        p.a.send(rdma(IBV_WR_RDMA_WRITE, 4, &mut [p.ma.sge(0, 8)], p.mb.addr, (*one).rkey));
+        hca.run_until_idle();
+        assert_eq!(drain(p.ca), [(4, 0)]);
+        assert_eq!(ibv_dealloc_mw(one), 0);
+        assert_eq!(ibv_dealloc_mw(mw), 0);
+        // A second invalidate of the same key fails.
+        let mut w = wr(IBV_WR_LOCAL_INV, 5, &mut []);
+        w.u1.invalidate_rkey = rkey;
+        p.b.send(w);
+        hca.run_until_idle();
+        assert_eq!(drain(p.cb), [(5, IBV_WC_MW_BIND_ERR)]);
+    }
+    p.close();
+    d.close();
+}
+
+#[test]
+fn xrc_sends_to_the_srq_that_is_named() {
+    let (_g, hca) = start();
+    let d = Dev::open(0);
+    unsafe {
+        let mut x: ibv_xrcd_init_attr = zeroed();
+        x.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS;
+        x.fd = -1;
+        x.oflags = libc::O_CREAT;
+        let xrcd = ibv_open_xrcd(d.ctx, &mut x);
+        assert!(!xrcd.is_null(), "errno {}", errno());
+        let (cs, cr) = (d.cq(16), d.cq(16));
+        let srq = |cq| {
+            let mut a: ibv_srq_init_attr_ex = zeroed();
+            a.attr = ibv_srq_attr { max_wr: 8, max_sge: 1, srq_limit: 0 };
+            a.comp_mask =
+                IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ | IBV_SRQ_INIT_ATTR_PD;
+            a.srq_type = IBV_SRQT_XRC;
+            (a.xrcd, a.cq, a.pd) = (xrcd, cq, d.pd);
+            let s = ibv_create_srq_ex(d.ctx, &mut a);
+            assert!(!s.is_null(), "errno {}", errno());
+            let mut n = 0;
+            assert_eq!(ibv_get_srq_num(s, &mut n), 0);
+            (s, n)
+        };
+        let (s1, s2) = (srq(cr), srq(cr));
+        let make = |kind| {
+            let mut a: ibv_qp_init_attr_ex = zeroed();
+            a.qp_type = kind;
+            a.cap = ibv_qp_cap {
+                max_send_wr: 8,
+                max_recv_wr: 0,
+                max_send_sge: 1,
+                max_recv_sge: 0,
+                max_inline_data: 0,
+            };
+            if kind == IBV_QPT_XRC_RECV {
+                a.cap = zeroed();
+                a.comp_mask = IBV_QP_INIT_ATTR_XRCD;
+                a.xrcd = xrcd;
+            } else {
+                a.comp_mask = IBV_QP_INIT_ATTR_PD;
+                (a.pd, a.send_cq) = (d.pd, cs);
+            }
+            let q = ibv_create_qp_ex(d.ctx, &mut a);
+            assert!(!q.is_null(), "errno {}", errno());
+            Qp { qp: q, num: (*q).qp_num }
+        };
+        let (ini, tgt) = (make(IBV_QPT_XRC_SEND), make(IBV_QPT_XRC_RECV));
+        ini.up(tgt.num, &d, &d, Path::default());
+        tgt.up(ini.num, &d, &d, Path::default());
+        let mut mem = vec![7u8; 4096];
+        let m = d.mr(&mut mem, ALL);
+        for (i, (s, n)) in [s2, s1, s2].into_iter().enumerate() {
+            assert_eq!(srq_recv(s, 10 + i as u64, &mut [m.sge(1024, 64)]), 0);
+            let mut sges = [m.sge(0, 33)];
+            let mut w = wr(IBV_WR_SEND, i as u64, &mut sges);
+            w.qp_type.xrc.remote_srqn = n;
+            ini.send(w);
+            hca.run_until_idle();
+            assert_eq!(drain(cs), [(i as u64, 0)]);
+            let r = one(cr);
+            assert_eq!((r.wr_id, r.byte_len, r.qp_num), (10 + i as u64, 33, tgt.num));
+        }
+        ini.send({
+            let mut w = rdma(IBV_WR_RDMA_WRITE, 9, &mut [m.sge(0, 8)], m.addr + 2048, m.rkey());
+            w.qp_type.xrc.remote_srqn = s1.1;
+            w
+        });
+        hca.run_until_idle();
+        assert_eq!(drain(cs), [(9, 0)]);
+        assert_eq!(ibv_close_xrcd(xrcd), libc::EBUSY);
+        ini.destroy();
+        tgt.destroy();
+        assert_eq!(ibv_destroy_srq(s1.0), 0);
+        assert_eq!(ibv_destroy_srq(s2.0), 0);
+        assert_eq!(ibv_close_xrcd(xrcd), 0);
+        m.dereg();
+        free_cq(cs);
+        free_cq(cr);
+    }
+    d.close();
+}
+
+#[test]
+fn multicast_reaches_all_members() {
+    let (_g, hca) = start();
+    let d = Dev::open(0);
+    let cq = d.cq(64);
+    let cs = d.cq(16);
+    let members: Vec<_> = (0..3).map(|_| d.qp(UD, cq, cq)).collect();
+    let sender = d.qp(UD, cs, cs);
+    let mut mem = vec![5u8; 8192];
+    let m = d.mr(&mut mem, ALL);
+    let mut gid: ibv_gid = unsafe { zeroed() };
+    gid.raw = [0xff, 0x12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9];
+    for (i, q) in members.iter().enumerate() {
+        q.up(0, &d, &d, Path::default());
+        if i < 2 {
+            assert_eq!(unsafe { ibv_attach_mcast(q.qp, &gid, 0xc001) }, 0);
+        }
+        q.recv(i as u64, &mut [m.sge(1024 * (i + 1), 100)]);
+    }
+    sender.up(0, &d, &d, Path::default());
+    let mut a: ibv_ah_attr = unsafe { zeroed() };
+    a.port_num = 1;
+    a.is_global = 1;
+    a.dlid = 0xc001;
+    a.grh.dgid = gid;
+    let ah = unsafe { ibv_create_ah(d.pd, &mut a) };
+    let mut sges = [m.sge(0, 20)];
+    let mut w = wr(IBV_WR_SEND, 9, &mut sges);
+    w.wr.ud = ibv_send_wr_wr_ud { ah, remote_qpn: 0xff_ffff, remote_qkey: QKEY };
+    sender.send(w);
+    hca.run_until_idle();
+    one(cs);
+    let mut got = drain(cq);
+    got.sort();
+    assert_eq!(got, [(0, 0), (1, 0)]);
+    unsafe {
+        assert_eq!(ibv_destroy_qp(members[0].qp), libc::EBUSY);
+        for q in &members[..2] {
+            assert_eq!(ibv_detach_mcast(q.qp, &gid, 0xc001), 0);
+        }
+        assert_eq!(ibv_detach_mcast(members[0].qp, &gid, 0xc001), EINVAL);
+        ibv_destroy_ah(ah);
+    }
+    for q in members {
+        q.destroy();
+    }
+    sender.destroy();
+    m.dereg();
+    free_cq(cq);
+    free_cq(cs);
+    d.close();
+}
+
+#[test]
+fn a_thread_domain_has_its_own_register() {
+    let (_g, hca) = start();
+    let d = Dev::open(0);
+    unsafe {
+        let mut t: ibv_td_init_attr = zeroed();
+        let td = ibv_alloc_td(d.ctx, &mut t);
+        assert!(!td.is_null(), "errno {}", errno());
+        let mut a: ibv_parent_domain_init_attr = zeroed();
+        (a.pd, a.td) = (d.pd, td);
+        let parent = ibv_alloc_parent_domain(d.ctx, &mut a);
+        assert!(!parent.is_null(), "errno {}", errno());
+        let cq = d.cq(8);
+        let own = Dev { pd: parent, ..copy(&d) };
+        let (x, y) = (own.qp(RC, cq, cq), d.qp(RC, cq, cq));
+        x.up(y.num, &d, &d, Path::default());
+        y.up(x.num, &d, &d, Path::default());
+        x.send(rdma(IBV_WR_RDMA_WRITE, 1, &mut [], 0, 0));
+        hca.run_until_idle();
+        assert_eq!(drain(cq), [(1, 0)]);
+        x.destroy();
+        y.destroy();
+        free_cq(cq);
+        assert_eq!(ibv_dealloc_pd(parent), 0);
+        assert_eq!(ibv_dealloc_td(td), 0);
+    }
+    d.close();
+}
+
+fn copy(d: &Dev) -> Dev {
+    Dev { ctx: d.ctx, pd: d.pd, port: d.port, gid: d.gid, gid_index: d.gid_index }
+}
+
+#[test]
+fn a_context_can_be_imported_and_outlives_its_opener() {
+    let (_g, hca) = start();
+    let d = Dev::open(0);
+    unsafe {
+        let mut mem = vec![0u8; 64];
+        let m = d.mr(&mut mem, ALL);
+        let fd = libc::dup((*d.ctx).cmd_fd);
+        let ctx = ibv_import_device(fd);
+        assert!(!ctx.is_null(), "errno {}", errno());
+        let pd = ibv_import_pd(ctx, (*d.pd).handle);
+        assert!(!pd.is_null(), "errno {}", errno());
+        let mr = ibv_import_mr(pd, (*m.mr).handle);
+        assert!(!mr.is_null());
+        assert_eq!(((*mr).lkey, (*mr).rkey), ((*m.mr).lkey, (*m.mr).rkey));
+        ibv_unimport_mr(mr);
+        ibv_unimport_pd(pd);
+        m.dereg();
+        d.close();
+        // The other descriptor keeps it alive.
+        let again = ibv_alloc_pd(ctx);
+        assert!(!again.is_null(), "errno {}", errno());
+        assert_eq!(ibv_dealloc_pd(again), 0);
+        assert_eq!(ibv_close_device(ctx), 0);
+    }
+    assert_eq!(hca.take_violations().0, 0);
+}
+
+#[test]
+fn a_closed_context_leaves_nothing_and_its_keys_are_dead() {
+    let (_g, hca) = start();
+    let nothing = hca.objects();
+    let d = Dev::open(0);
+    let p = Pair::new(&d, RC);
+    let held = hca.objects();
+    assert_eq!((held.contexts, held.pds, held.regions, held.cqs, held.qps), (1, 1, 2, 2, 2));
+    let other = Dev::open(0);
+    let leaked = Pair::new(&other, RC);
+    // The whole context goes with all its objects, as when a process dies.
+    assert_eq!(unsafe { ibv_close_device(other.ctx) }, 0);
+    assert_eq!(hca.objects(), held);
+    p.a.send(rdma(IBV_WR_RDMA_WRITE, 1, &mut [p.ma.sge(0, 8)], leaked.mb.addr, leaked.mb.rkey()));
+    hca.run_until_idle();
+    assert_eq!(drain(p.ca), [(1, IBV_WC_REM_ACCESS_ERR)]);
+    d.event();
+    p.close();
+    d.close();
+    std::mem::forget(leaked);
+    assert_eq!(hca.objects(), nothing);
+    assert_eq!(nothing.contexts, 0);
+}
+
+#[test]
+fn cpu_owned_buffers_are_watched() {
+    let (_g, hca) = start();
+    let d = Dev::open(0);
+    let p = Pair::new(&d, RC);
+    hca.cpu_owns(p.mb.addr as usize + 64, 64);
+    p.a.send(rdma(IBV_WR_RDMA_WRITE, 1, &mut [p.ma.sge(0, 64)], p.mb.addr, p.mb.rkey()));
+    hca.run_until_idle();
+    assert_eq!(hca.take_violations().0, 0);
+    p.a.send(rdma(IBV_WR_RDMA_WRITE, 2, &mut [p.ma.sge(0, 65)], p.mb.addr, p.mb.rkey()));
+    hca.run_until_idle();
+    let (n, text) = hca.take_violations();
+    assert_eq!(n, 1, "{text:?}");
+    hca.cpu_releases(p.mb.addr as usize + 64);
+    p.a.send(rdma(IBV_WR_RDMA_WRITE, 3, &mut [p.ma.sge(0, 65)], p.mb.addr, p.mb.rkey()));
+    hca.run_until_idle();
+    assert_eq!(hca.take_violations().0, 0);
+    p.close();
+    d.close();
+}

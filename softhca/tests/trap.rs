@@ -1,0 +1,6 @@
+//! The suite in trap mode: as manual, and each doorbell store is checked.
+
+mod common;
+mod suite;
+
+const MODE: softhca::Mode = softhca::Mode::Trap;

@@ -1,0 +1,142 @@
+//! The data path allocates nothing. A program of its own, since it has an allocator of its own.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+mod support_null;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+use ibv::{
+    AddressVector, Arm, BatchStorage, CompletionQueue, DynQueuePair, Empty, Inline, RecvStorage,
+    WorkCompletion, cmp_swp, fetch_add, read, recv, send, send_imm, write, write_imm,
+};
+use nullhca::{hca, set_completions};
+use support_null::*;
+
+struct Counting;
+
+thread_local! {
+    static ALLOCATIONS: Cell<u32> = const { Cell::new(0) };
+}
+
+fn count() {
+    // gone when a thread ends, which does not count
+    _ = ALLOCATIONS.try_with(|allocations| allocations.set(allocations.get() + 1));
+}
+
+// SAFETY: the system's allocator does the work.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count();
+        // SAFETY: handed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        count();
+        // SAFETY: handed on.
+        unsafe { System.dealloc(at, layout) }
+    }
+
+    unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        count();
+        // SAFETY: handed on.
+        unsafe { System.realloc(at, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+#[track_caller]
+fn allocates_nothing<R>(what: &str, f: impl FnOnce() -> R) -> R {
+    let before = ALLOCATIONS.get();
+    let result = f();
+    assert_eq!(ALLOCATIONS.get() - before, 0, "{what}");
+    result
+}
+
+#[test]
+fn the_counter_counts() {
+    let before = ALLOCATIONS.get();
+    drop(Box::new(1));
+    assert_eq!(ALLOCATIONS.get() - before, 2);
+}
+
+#[test]
+fn nothing_of_the_data_path_allocates() {
+    // the provider must not either, and so does nothing
+    hca().configure(|config| config.fast = true);
+    let ctx = open();
+    let pd = ctx.alloc_pd().unwrap();
+    let channel = ctx.create_comp_channel().unwrap();
+    let cq = CompletionQueue::builder(&ctx, 1024).channel(&channel).build().unwrap();
+    let mr = pd.alloc_local(4096).unwrap();
+    let ah = pd.create_ah(&AddressVector::lid(1, 2)).unwrap();
+    let part = mr.slice(..64).unwrap();
+    let (to, word, at) = (REMOTE.slice(..64).unwrap(), mr.u64_at(0).unwrap(), REMOTE.u64_at(0).unwrap());
+    let qp = rc(&pd, &cq);
+    allocates_nothing("slicing", || {
+        mr.slice(1..2).unwrap().slice(..1).unwrap();
+        mr.slice(5000..).unwrap_err();
+        REMOTE.slice(5000..).unwrap_err();
+    });
+    allocates_nothing("single posts", || {
+        qp.post(send(part)).unwrap();
+        qp.post(send_imm([part; 4], 1)).unwrap();
+        qp.post(send(Inline(&[0; 64]))).unwrap();
+        qp.post(write(part, to)).unwrap();
+        qp.post(write_imm(Empty, to, 1)).unwrap();
+        qp.post(read(part, to)).unwrap();
+        qp.post(cmp_swp(word, at, 1, 2)).unwrap();
+        qp.post(fetch_add(word, at, 1)).unwrap();
+        qp.post(send([part; 5])).unwrap_err();
+    });
+    allocates_nothing("receives", || {
+        qp.post_recv(recv(part)).unwrap();
+        let mut storage = RecvStorage::<16>::new();
+        let mut batch = qp.recv_batch(&mut storage);
+        (0..16).for_each(|id| batch.push(recv(part).id(id)).unwrap());
+        batch.submit().unwrap();
+    });
+    allocates_nothing("a batch", || {
+        let mut storage = BatchStorage::<16>::new();
+        let mut batch = qp.batch(&mut storage);
+        (0..16).for_each(|id| batch.push(write(part, to).id(id)).unwrap());
+        batch.push(send(part)).unwrap_err();
+        batch.submit().unwrap();
+    });
+    let mut prepared = qp.prepare(write([mr.slice(..16).unwrap(); 4], to)).unwrap();
+    allocates_nothing("a prepared request", || {
+        prepared.set_id(3);
+        qp.post_prepared(&prepared).unwrap();
+    });
+    let mut wcs = [WorkCompletion::default(); 16];
+    set_completions(cq.as_ptr(), 9);
+    allocates_nothing("polling", || {
+        let mut bytes = 0;
+        for wc in cq.poll(&mut wcs).unwrap() {
+            bytes += wc.result().unwrap().byte_len().unwrap();
+        }
+        assert_eq!(bytes, 9 * 64);
+    });
+    let mut bytes = [0; 4096];
+    allocates_nothing("access by the CPU", || {
+        mr.write(0, &bytes).unwrap();
+        mr.read(0, &mut bytes).unwrap();
+        mr.store_u64(0, mr.load_u64(8).unwrap() + mr.fetch_add_u64(16, 1).unwrap()).unwrap();
+        mr.read(1, &mut bytes).unwrap_err();
+    });
+    let mut extended = rc_extended(&pd, &cq);
+    let datagrams = ud(&pd, &cq);
+    allocates_nothing("other queue pairs", || {
+        extended.post(write(part, to)).unwrap();
+        extended.post_list(&[write(part, to); 16]).unwrap();
+        datagrams.post(send(part).to(&ah, 1, 2)).unwrap();
+    });
+    let dynamic = DynQueuePair::from(qp);
+    allocates_nothing("a dynamic one", || dynamic.post(send(part)).unwrap());
+    // events: the null provider itself allocates there, so only that nothing fails
+    cq.arm(Arm::Any).unwrap();
+}

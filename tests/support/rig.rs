@@ -1,0 +1,275 @@
+//! A device to test on, connected pairs of queue pairs, and completions with a time limit.
+
+#![allow(dead_code, reason = "each test program uses a part of it")]
+
+use std::mem;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use ibv::qp::Connected;
+use ibv::state::{Init, Rts};
+use ibv::{
+    Backend, Basic, Buffer, CompletionQueue, Connection, Context, InitAttr, Kind, Local, LocalPort,
+    MemoryRegion, ProtectionDomain, QueuePair, QueuePairBuilder, Remote, RemoteAccess, Transport, Ud,
+    UdInitAttr, WcStatus, WorkCompletion, random_psn,
+};
+
+use crate::leaks::{Counts, skip};
+
+/// No wait for something that must come takes longer.
+const LIMIT: Duration = Duration::from_secs(20);
+/// No scenario takes longer, not even one that hangs in a destroy verb.
+const SCENARIO_LIMIT: Duration = Duration::from_secs(60);
+/// How long to look for what must not come.
+const QUIET: Duration = Duration::from_millis(150);
+
+pub(crate) const QKEY: u32 = 0x1111_1111;
+
+/// The device under test.
+pub(crate) struct Rig {
+    pub(crate) ctx: Context,
+    pub(crate) local: LocalPort,
+}
+
+/// The name of the device under test.
+pub(crate) fn device_name() -> Option<String> {
+    std::env::var("IBV_TEST_DEVICE").ok().filter(|name| !name.is_empty())
+}
+
+impl Rig {
+    /// Another opening of the device.
+    pub(crate) fn open() -> Self {
+        let ctx = Context::open(&device_name().unwrap()).unwrap();
+        let local = match std::env::var("IBV_TEST_GID_INDEX") {
+            Ok(index) => ctx.local_port_with_gid(1, index.parse().unwrap()).unwrap(),
+            Err(_) => ctx.local_port(1).unwrap(),
+        };
+        Self { ctx, local }
+    }
+
+    pub(crate) fn parts(&self) -> Parts<'_> {
+        let pd = self.ctx.alloc_pd().unwrap();
+        let (a_cq, b_cq) = (self.ctx.create_cq(256).unwrap(), self.ctx.create_cq(256).unwrap());
+        Parts { local: self.local, pd, a_cq, b_cq }
+    }
+}
+
+/// Runs a scenario on the device under test, one at a time, and checks that it leaves nothing behind: neither open
+/// files nor objects of the device, although that is still open.
+pub(crate) fn scenario(run: impl FnOnce(&Rig)) {
+    guarded(|known| {
+        let rig = Rig::open();
+        let before = known.open.get_or_insert_with(Counts::now);
+        run(&rig);
+        before.expect_again();
+    });
+}
+
+/// As [`scenario`], for one that opens the device itself, and may leave to its closing what it has leaked.
+pub(crate) fn checked(run: impl FnOnce()) {
+    guarded(|known| {
+        let before = known.closed.get_or_insert_with(Counts::now);
+        run();
+        before.expect_again();
+    });
+}
+
+/// What there is between scenarios: counting takes longer than most of them.
+#[derive(Default)]
+struct Known {
+    open: Option<Counts>,
+    closed: Option<Counts>,
+}
+
+fn guarded(run: impl FnOnce(&mut Known)) {
+    static ONE_AT_A_TIME: Mutex<Known> = Mutex::new(Known { open: None, closed: None });
+    if device_name().is_none() {
+        return skip("no device: run `cargo xtask test`, or set IBV_TEST_DEVICE and IBV_TEST_GID_INDEX");
+    }
+    let mut kept = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    // not kept if it fails: what it leaves is its fault, not the next one's
+    let mut known = mem::take(&mut *kept);
+    let _alive = watchdog();
+    run(&mut known);
+    *kept = known;
+}
+
+/// Ends the process if what it returns is not dropped in time.
+fn watchdog() -> Sender<()> {
+    let (alive, watch) = channel();
+    let name = thread::current().name().unwrap_or_default().to_owned();
+    thread::spawn(move || {
+        if let Err(RecvTimeoutError::Timeout) = watch.recv_timeout(SCENARIO_LIMIT) {
+            eprintln!("{name} hangs");
+            std::process::abort();
+        }
+    });
+    alive
+}
+
+/// What a connection is made from: one protection domain, and a completion queue for each side.
+pub(crate) struct Parts<'c> {
+    pub(crate) local: LocalPort,
+    pub(crate) pd: ProtectionDomain<'c>,
+    pub(crate) a_cq: CompletionQueue<'c>,
+    pub(crate) b_cq: CompletionQueue<'c>,
+}
+
+/// A builder with room for what most tests do.
+pub(crate) fn roomy<'p, T: Transport, B: Backend>(
+    builder: QueuePairBuilder<'p, T, B>,
+) -> QueuePairBuilder<'p, T, B> {
+    builder.send_depth(16).recv_depth(16).send_sges(4).recv_sges(4).inline(64)
+}
+
+impl Parts<'_> {
+    /// Takes all completions off the queues: only then do dropped queue pairs give their room back.
+    pub(crate) fn sweep(&self) {
+        for cq in [&self.a_cq, &self.b_cq] {
+            let mut wcs = [WorkCompletion::default(); 64];
+            while !cq.poll(&mut wcs).unwrap().is_empty() {}
+        }
+    }
+
+    /// A region of zeros.
+    pub(crate) fn zeros(&self, len: usize) -> MemoryRegion<'_, Local> {
+        self.pd.alloc_local(len).unwrap()
+    }
+
+    /// A region of [`pattern`].
+    pub(crate) fn filled(&self, len: usize, seed: u8) -> MemoryRegion<'_, Local> {
+        let mr = self.zeros(len);
+        mr.write(0, &pattern(len, seed)).unwrap();
+        mr
+    }
+
+    /// A region that peers may read, write and update.
+    pub(crate) fn open(&self, len: usize) -> MemoryRegion<'_, Remote> {
+        self.pd.alloc_remote(len, all_access()).unwrap()
+    }
+
+    pub(crate) fn a_builder<T: Transport>(&self) -> QueuePairBuilder<'_, T> {
+        roomy(self.pd.create_qp::<T>(&self.a_cq, &self.a_cq))
+    }
+
+    pub(crate) fn b_builder<T: Transport>(&self) -> QueuePairBuilder<'_, T> {
+        roomy(self.pd.create_qp::<T>(&self.b_cq, &self.b_cq))
+    }
+
+    /// Two queue pairs that are about to be connected.
+    pub(crate) fn inits<T: Transport<Init = InitAttr>>(&self) -> [QueuePair<'_, T, Init>; 2] {
+        [self.a_builder(), self.b_builder()]
+            .map(|builder| builder.build().unwrap().init(open_init(&self.local)).unwrap())
+    }
+
+    /// Two queue pairs that are connected with each other.
+    pub(crate) fn pair<T: Connected + Transport<Init = InitAttr>>(&self) -> [QueuePair<'_, T>; 2] {
+        connect(&self.local, self.inits())
+    }
+
+    /// A datagram queue pair of each side.
+    pub(crate) fn datagrams(&self) -> [QueuePair<'_, Ud>; 2] {
+        [self.a_builder(), self.b_builder()].map(|builder| {
+            let qp = builder.build().unwrap().init(UdInitAttr::new(self.local.port, QKEY)).unwrap();
+            qp.activate(random_psn()).unwrap()
+        })
+    }
+}
+
+pub(crate) fn all_access() -> RemoteAccess {
+    RemoteAccess::READ | RemoteAccess::WRITE | RemoteAccess::ATOMIC
+}
+
+pub(crate) fn open_init(local: &LocalPort) -> InitAttr {
+    InitAttr::new(local.port).access(all_access())
+}
+
+/// Connects two queue pairs with each other.
+pub(crate) fn connect<'p, T: Connected, B: Backend>(
+    local: &LocalPort,
+    [a, b]: [QueuePair<'p, T, Init, B>; 2],
+) -> [QueuePair<'p, T, Rts, B>; 2] {
+    connect_with(local, a, b, |connection| connection).into()
+}
+
+/// Connects two queue pairs, which may borrow different things, by connections that `change` has changed.
+pub(crate) fn connect_with<'a, 'b, T: Connected, B: Backend>(
+    local: &LocalPort,
+    a: QueuePair<'a, T, Init, B>,
+    b: QueuePair<'b, T, Init, B>,
+    change: impl Fn(Connection) -> Connection,
+) -> (QueuePair<'a, T, Rts, B>, QueuePair<'b, T, Rts, B>) {
+    let (a_psn, b_psn) = (random_psn(), random_psn());
+    let (a_end, b_end) = (a.endpoint(local, a_psn), b.endpoint(local, b_psn));
+    let connection = |psn, peer| change(Connection::new(*local, psn, peer).rd_atomic(4, 4));
+    (a.connect(&connection(a_psn, b_end)).unwrap(), b.connect(&connection(b_psn, a_end)).unwrap())
+}
+
+/// Connects with quick retries: a peer that does not answer is given up within a tenth of a second.
+pub(crate) fn connect_impatiently<'p, T: Connected>(
+    local: &LocalPort,
+    [a, b]: [QueuePair<'p, T, Init, Basic>; 2],
+) -> [QueuePair<'p, T>; 2] {
+    connect_with(local, a, b, |connection| connection.timeout(12).retries(1, 0)).into()
+}
+
+/// Bytes that differ from place to place and from seed to seed.
+pub(crate) fn pattern(len: usize, seed: u8) -> Vec<u8> {
+    (0..len).map(|at| (at as u8).wrapping_mul(7).wrapping_add((at >> 8) as u8).wrapping_add(seed)).collect()
+}
+
+pub(crate) fn contents<K: Kind, M: Buffer>(mr: &MemoryRegion<'_, K, M>) -> Vec<u8> {
+    let mut bytes = vec![0; mr.len()];
+    mr.read(0, &mut bytes).unwrap();
+    bytes
+}
+
+/// The next completions, so many.
+pub(crate) fn next_of(cq: &CompletionQueue<'_>, count: usize) -> Vec<WorkCompletion> {
+    let start = Instant::now();
+    let mut found = Vec::new();
+    while found.len() < count {
+        let mut wcs = [WorkCompletion::default(); 16];
+        let room = wcs.len().min(count - found.len());
+        found.extend_from_slice(cq.poll(&mut wcs[..room]).unwrap());
+        assert!(start.elapsed() < LIMIT, "{} of {count} completions came: {found:?}", found.len());
+        thread::yield_now();
+    }
+    found
+}
+
+/// The next completion.
+pub(crate) fn next(cq: &CompletionQueue<'_>) -> WorkCompletion {
+    next_of(cq, 1)[0]
+}
+
+/// The next completion, which must be that of request `id`, is a success.
+pub(crate) fn success(cq: &CompletionQueue<'_>, id: u64) {
+    let _ = completed(cq, id);
+}
+
+/// The next completion, which must be that of request `id`, and a success.
+pub(crate) fn completed(cq: &CompletionQueue<'_>, id: u64) -> WorkCompletion {
+    let wc = next(cq);
+    assert_eq!((wc.id(), wc.status()), (id, WcStatus::SUCCESS), "{wc:?}");
+    wc
+}
+
+/// The status of the next completion, which must be that of request `id`, and an error.
+pub(crate) fn failure(cq: &CompletionQueue<'_>, id: u64) -> WcStatus {
+    let wc = next(cq);
+    assert_eq!(wc.id(), id, "{wc:?}");
+    let error = wc.result().expect_err("a request that must fail");
+    assert_eq!((error.id, error.status), (wc.id(), wc.status()));
+    wc.status()
+}
+
+/// No completion is there, nor comes for a while.
+pub(crate) fn quiet(cq: &CompletionQueue<'_>) {
+    thread::sleep(QUIET);
+    let mut wcs = [WorkCompletion::default(); 4];
+    let found = cq.poll(&mut wcs).unwrap();
+    assert!(found.is_empty(), "{found:?}");
+}
