@@ -58,7 +58,7 @@ fn queues_and_poller_run_on_their_own_threads() {
                         let mut batch = qp.batch();
                         let mut some = 0;
                         while some < 16
-                            && batch.push(write(data, to).signaled().id(base | posted + some)).is_ok()
+                            && batch.push(write(data, to).signaled().id(base | (posted + some))).is_ok()
                         {
                             some += 1;
                         }
@@ -70,7 +70,7 @@ fn queues_and_poller_run_on_their_own_threads() {
                     }
                     // sometimes all of them are waited for, sometimes they are abandoned
                     if lives % 3 == 0 {
-                        while done.load(Ordering::Acquire) != (base | posted - 1) && Instant::now() < end {
+                        while done.load(Ordering::Acquire) != (base | (posted - 1)) && Instant::now() < end {
                             std::thread::yield_now();
                         }
                     }

@@ -20,21 +20,19 @@ pub(super) const SEGMENT: usize = 16;
 /// | 7 | ds: size of the WQE in units of 16 bytes, 6 bits |
 /// | 8 | signature |
 /// | 9..11 | stream channel of a DCI |
-/// | 11 | fm_ce_se: fence mode, completion, solicited event |
+/// | 11 | `fm_ce_se`: fence mode, completion, solicited event |
 /// | 12..16 | immediate data, or the key to invalidate |
 pub(super) mod ctrl {
-    /// Bit in fm_ce_se: write a CQE (`MLX5_WQE_CTRL_CQ_UPDATE`).
+    /// Bit in `fm_ce_se`: write a CQE (`MLX5_WQE_CTRL_CQ_UPDATE`).
     pub(crate) const CQ_UPDATE: u8 = 2 << 2;
-    /// Bit in fm_ce_se: solicited event (`MLX5_WQE_CTRL_SOLICITED`).
+    /// Bit in `fm_ce_se`: solicited event (`MLX5_WQE_CTRL_SOLICITED`).
     pub(crate) const SOLICITED: u8 = 1 << 1;
-    /// Fence mode in fm_ce_se: wait for earlier READs and atomics (`MLX5_WQE_CTRL_FENCE`).
+    /// Fence mode in `fm_ce_se`: wait for earlier READs and atomics (`MLX5_WQE_CTRL_FENCE`).
     pub(crate) const FENCE: u8 = 4 << 5;
 }
 
 /// Opcodes of send WQEs (`MLX5_OPCODE_…`); a requester's CQE repeats them.
 pub(super) mod opcode {
-    /// SEND that invalidates a key at the peer.
-    pub(crate) const SEND_INVAL: u8 = 0x01;
     /// RDMA WRITE.
     pub(crate) const RDMA_WRITE: u8 = 0x08;
     /// RDMA WRITE with immediate.
@@ -155,8 +153,6 @@ pub(super) mod cqe {
     pub(crate) const REQ: u8 = 0;
     /// Kind: a receive, by WRITE with immediate (`MLX5_CQE_RESP_WR_IMM`).
     pub(crate) const RESP_WR_IMM: u8 = 1;
-    /// Kind: a receive (`MLX5_CQE_RESP_SEND`).
-    pub(crate) const RESP_SEND: u8 = 2;
     /// Kind: a receive with immediate (`MLX5_CQE_RESP_SEND_IMM`).
     pub(crate) const RESP_SEND_IMM: u8 = 3;
     /// Kind: a receive that invalidated a key (`MLX5_CQE_RESP_SEND_INV`).
@@ -165,12 +161,6 @@ pub(super) mod cqe {
     pub(crate) const REQ_ERR: u8 = 13;
     /// Kind: a receive failed (`MLX5_CQE_RESP_ERR`).
     pub(crate) const RESP_ERR: u8 = 14;
-    /// Format: up to 32 bytes of data stand at the start of the 64-byte CQE (`MLX5_INLINE_SCATTER_32`).
-    pub(crate) const SCATTER_32: u8 = 0x4;
-    /// Format: up to 64 bytes of data stand before the CQE, in an entry of 128 (`MLX5_INLINE_SCATTER_64`).
-    pub(crate) const SCATTER_64: u8 = 0x8;
-    /// The bits of the format.
-    pub(crate) const FORMAT: u8 = 0xc;
     /// Whose the entry is: changes with each lap (`MLX5_CQE_OWNER_MASK`).
     pub(crate) const OWNER: u8 = 1;
 }

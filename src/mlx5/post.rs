@@ -216,7 +216,7 @@ impl<const ALONE: bool> Encode for Writer<'_, ALONE> {
         match inline_long::<ALONE>(queue, data, limits, head.id, rest) {
             Long::Written => Ok(Written { block }),
             Long::Full => Err(PostError::QueueFull),
-            Long::TooLong => Err(PostError::InlineTooLong { max: limits.max_inline }),
+            Long::OverLimit => Err(PostError::InlineTooLong { max: limits.max_inline }),
         }
     }
 }
@@ -245,7 +245,7 @@ impl Rest {
 enum Long {
     Written,
     Full,
-    TooLong,
+    OverLimit,
 }
 
 /// Finishes a request with inline data that does not go into its first block, or none. A function of its own, that is
@@ -261,7 +261,7 @@ fn inline_long<const ALONE: bool>(
 ) -> Long {
     let (opcode, units, flags, imm) = rest.parts();
     if limits.inline(data.len()).is_err() {
-        return Long::TooLong;
+        return Long::OverLimit;
     }
     let (ring, index) = (queue.ring, queue.producer.head());
     let block = ring.block(index);

@@ -27,7 +27,7 @@ impl Segment {
     }
 }
 
-/// `enum ibv_send_flags` as the control segment's third word, where fm_ce_se is the last byte; as it stands there.
+/// `enum ibv_send_flags` as the control segment's third word, where `fm_ce_se` is the last byte; as it stands there.
 #[inline(always)]
 pub(super) const fn fm_ce_se(flags: u32) -> u32 {
     const { assert!(ibv_sys::IBV_SEND_FENCE << 7 == ctrl::FENCE as u32) };
@@ -172,7 +172,7 @@ mod tests {
             let least = if len == 0 { 0 } else { len + 4 };
             prop_assert!(units * 16 >= least);
             prop_assert!(units == 0 || units * 16 < len + 4 + 16);
-            prop_assert_eq!(blocks(units) as usize, (units + 3) / 4);
+            prop_assert_eq!(blocks(units) as usize, units.div_ceil(4));
             prop_assert_eq!(u32::from_be(inline_header(len as u32)), len as u32 | 1 << 31);
         }
     }

@@ -79,25 +79,25 @@ macro_rules! connected {
         let imm = $random.word() as u32;
         let flags = ($random.coin(), $random.coin(), $random.word());
         macro_rules! post {
-                (|$d:ident| $make:expr) => {
-                    match $random.below(4) {
-                        0 => post!(@ $data.one, $d, $make),
-                        1 => post!(@ Empty, $d, $make),
-                        2 => {
-                            $posted.inline = Some($data.bytes.len());
-                            post!(@ Inline(&$data.bytes), $d, $make)
+                            (|$d:ident| $make:expr) => {
+                                match $random.below(4) {
+                                    0 => post!(@ $data.one, $d, $make),
+                                    1 => post!(@ Empty, $d, $make),
+                                    2 => {
+                                        $posted.inline = Some($data.bytes.len());
+                                        post!(@ Inline(&$data.bytes), $d, $make)
+                                    }
+                                    _ => post!(@ $data.several.as_slice(), $d, $make),
+                                }
+                            };
+                            (@ $value:expr, $d:ident, $make:expr) => {{
+                                let $d = $value;
+                                let request = $make.signaled().id(flags.2);
+                                let request = if flags.0 { request.fence() } else { request };
+                                let request = if flags.1 { request.solicited() } else { request };
+                                $pair.post(request, $posted.count)
+                            }};
                         }
-                        _ => post!(@ $data.several.as_slice(), $d, $make),
-                    }
-                };
-                (@ $value:expr, $d:ident, $make:expr) => {{
-                    let $d = $value;
-                    let request = $make.signaled().id(flags.2);
-                    let request = if flags.0 { request.fence() } else { request };
-                    let request = if flags.1 { request.solicited() } else { request };
-                    $pair.post(request, $posted.count)
-                }};
-            }
         match $kind {
             0 => {
                 $posted.needs_recv = true;
