@@ -1,5 +1,9 @@
 //! The mlx5 direct path on the software HCA, stepped by hand.
 #![expect(unsafe_code, reason = "looks into the rings of both sides, by direct verbs")]
+#![allow(
+    clippy::undocumented_unsafe_blocks,
+    reason = "one argument for all: objects and memory are the test's, alive"
+)]
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test")]
 
 #[path = "soft_mlx5/bytes.rs"]

@@ -10,7 +10,7 @@
 use super::builder::Depths;
 use super::link::Link;
 use super::state::{CanPostRecv, CanPostSend, Reset, Rts, State};
-use super::{Backend, PostRecv, PostSend, QpCaps, QueuePair, QueuePairBuilder, Transport};
+use super::{Backend, PostSend, QpCaps, QueuePair, QueuePairBuilder, Transport};
 use crate::cq::{CompletionQueue, Direct};
 use crate::error::Result;
 use crate::mlx5::{self, DirectLink, DirectQueues};
@@ -25,6 +25,14 @@ impl Backend for Direct {
 
     fn cq_entries<T: Transport>(caps: &QpCaps) -> (u32, u32) {
         mlx5::ring_sizes(T::DATAGRAM, T::SEND_OPS, caps)
+    }
+
+    #[inline(always)]
+    fn receive<'a, T: Transport, S: CanPostRecv, D: Scatter<'a>>(
+        qp: &mut QueuePair<'a, T, S, Self>,
+        request: Recv<D>,
+    ) -> std::result::Result<(), PostError> {
+        qp.post_recv(request)
     }
 }
 
@@ -189,12 +197,5 @@ impl<'a, T: Transport> PostSend<'a> for QueuePair<'a, T, Rts, Direct> {
     #[inline(always)]
     fn post<R: SendRequest<'a, T>>(&mut self, request: R) -> Result<(), PostError> {
         QueuePair::<'a, T, Rts, Direct>::post(self, request)
-    }
-}
-
-impl<'a, T: Transport, S: CanPostRecv> PostRecv<'a> for QueuePair<'a, T, S, Direct> {
-    #[inline(always)]
-    fn post_recv<D: Scatter<'a>>(&mut self, request: Recv<D>) -> Result<(), PostError> {
-        QueuePair::<'a, T, S, Direct>::post_recv(self, request)
     }
 }

@@ -48,7 +48,8 @@ use crate::cq::{Bare, CqKind, Room};
 use crate::error::{CloseError, Refused, Result};
 use crate::pd::ProtectionDomain;
 use crate::wr::encode::Limits;
-use state::{Rts, State};
+use crate::wr::{PostError, Recv, Scatter};
+use state::{CanPostRecv, Rts, State};
 
 /// Neither longer nor shorter: a `&QueuePair<'long>` that could be taken for a `&QueuePair<'short>` would accept a
 /// short-lived region.
@@ -71,6 +72,15 @@ pub trait Backend: sealed::Sealed + Send + Sync + 'static {
     fn cq_entries<T: Transport>(caps: &QpCaps) -> (u32, u32) {
         (Room::for_depth(caps.send_depth), Room::for_depth(caps.recv_depth))
     }
+
+    /// For [`PostRecv`], which all backends have.
+    #[doc(hidden)]
+    fn receive<'a, T: Transport, S: CanPostRecv, D: Scatter<'a>>(
+        qp: &mut QueuePair<'a, T, S, Self>,
+        request: Recv<D>,
+    ) -> Result<(), PostError>
+    where
+        Self: Sized;
 }
 
 /// A backend that posts by calls of libibverbs, [`Basic`] or [`Extended`].
@@ -110,16 +120,25 @@ pub enum Basic {}
 #[derive(Debug, Clone, Copy)]
 pub enum Extended {}
 
-impl Backend for Basic {
-    type Cq = Bare;
-    type Queues = ();
-    type Link = ();
+macro_rules! verbs {
+    ($($backend:ident)*) => {$(
+        impl Backend for $backend {
+            type Cq = Bare;
+            type Queues = ();
+            type Link = ();
+
+            #[inline(always)]
+            fn receive<'a, T: Transport, S: CanPostRecv, D: Scatter<'a>>(
+                qp: &mut QueuePair<'a, T, S, Self>,
+                request: Recv<D>,
+            ) -> Result<(), PostError> {
+                qp.post_recv(request)
+            }
+        }
+    )*};
 }
-impl Backend for Extended {
-    type Cq = Bare;
-    type Queues = ();
-    type Link = ();
-}
+
+verbs! { Basic Extended }
 impl Verbs for Basic {}
 impl Verbs for Extended {}
 

@@ -9,7 +9,7 @@ use ibv::{
     LocalPort, MemoryRegion, ProtectionDomain, QueuePair, QueuePairBuilder, Remote, RemoteAccess, Transport,
     WorkCompletion, state,
 };
-use softhca::{Config, Hca};
+use softhca::{Config, Hca, Mode};
 
 static ONE: Mutex<()> = Mutex::new(());
 
@@ -31,10 +31,13 @@ pub(crate) const BLOCKS: usize = 128;
 pub(crate) const SGES: u32 = 4;
 pub(crate) const INLINE: u32 = 180;
 
+/// Whether the device checks each store to a doorbell: in the program that is called so, with the same tests.
+pub(crate) const TRAPS: bool = matches!(env!("CARGO_CRATE_NAME").as_bytes(), [.., b't', b'r', b'a', b'p']);
+
 impl Rig {
     pub(crate) fn new() -> Self {
         let one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
-        let hca = Hca::start(Config::new()).unwrap();
+        let hca = Hca::start(Config::new().mode(if TRAPS { Mode::Trap } else { Mode::Manual })).unwrap();
         hca.take_violations();
         let ctx = Arc::new(Context::open("mlx5_0").unwrap());
         let pd = Arc::new(ProtectionDomain::new(&ctx).unwrap());
