@@ -63,8 +63,6 @@ where
     common::print_local(&ours, ',')?;
     let mut qp = out_of_band.exchange(&ours, |peer| {
         let connection = Connection::new(local, psn, *peer).mtu(options.mtu).sl(options.sl);
-        // the peer may die, but need never hurry to post receives (Soft-RoCE would take 7 retries to mean for ever)
-        let connection = connection.retries(6, 7);
         Ok(qp.connect(&connection)?)
     })?;
 

@@ -11,6 +11,7 @@ use crate::error::{Error, Result};
 
 /// A global identifier: 16 bytes in network order, an IPv6 address in form (for RoCE v2 over IPv4, a mapped one).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Gid(pub [u8; 16]);
 
 impl Gid {
@@ -89,10 +90,19 @@ impl FromStr for Guid {
 
     /// Reads `0002:c903:00a1:beef`, or the same without colons, or with `0x` in front.
     fn from_str(text: &str) -> Result<Self> {
-        let digits: String = text.trim_start_matches("0x").chars().filter(|&c| c != ':').collect();
+        let groups: Vec<&str> = text.strip_prefix("0x").unwrap_or(text).split(':').collect();
+        let right = match groups.as_slice() {
+            [all] => all.len() == 16,
+            groups => groups.len() == 4 && groups.iter().all(|group| group.len() == 4),
+        };
+        let digits = groups.concat();
         match u64::from_str_radix(&digits, 16) {
-            Ok(guid) if digits.len() == 16 => Ok(Self(guid)),
-            _ => Err(Error::invalid("a GUID", text, "16 hexadecimal digits")),
+            Ok(guid) if right && digits.bytes().all(|digit| digit.is_ascii_hexdigit()) => Ok(Self(guid)),
+            _ => Err(Error::invalid(
+                "a GUID",
+                text,
+                "16 hexadecimal digits, or four groups of four with colons",
+            )),
         }
     }
 }
@@ -285,6 +295,7 @@ pub struct LocalPort {
 /// # Ok::<(), ibv::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Endpoint {
     /// LID of its port; 0 on RoCE.
     pub lid: u16,
@@ -300,7 +311,7 @@ impl Endpoint {
     /// Length of the wire form in bytes.
     pub const WIRE_LEN: usize = 52;
 
-    /// The wire form.
+    /// The wire form, of the low 24 bits of both numbers.
     pub fn to_wire(&self) -> [u8; Self::WIRE_LEN] {
         let gid = u128::from_be_bytes(self.gid.0);
         let text = format!(
@@ -386,7 +397,16 @@ mod tests {
         assert_eq!(guid.to_string(), "0002:c903:00a1:beef");
         assert_eq!("0002:c903:00a1:beef".parse::<Guid>().unwrap(), guid);
         assert_eq!("0x0002c90300a1beef".parse::<Guid>().unwrap(), guid);
-        assert!("2:c903".parse::<Guid>().is_err());
+        for text in [
+            "",
+            "2:c903",
+            "+000000000000001",
+            "0x0x0002c90300a1beef",
+            "::0002c90300a1beef:::",
+            "0002c903:00a1beef",
+        ] {
+            assert!(text.parse::<Guid>().is_err(), "{text}");
+        }
     }
 
     #[test]

@@ -18,6 +18,9 @@ use crate::mr::{Local, MemoryRegion};
 /// A queue pair that borrows wants what is posted on it to live as long as itself. Things that come up later (a new
 /// peer's address, another region) live in an arena that was made before the queue pair.
 ///
+/// (A struct that borrows one has two lifetimes, `&'a Arena<MemoryRegion<'p>>`: the arena takes things in, so its own
+/// type cannot shrink.)
+///
 /// # Examples
 ///
 /// ```no_run

@@ -93,12 +93,14 @@
 //! * It does not hide that requests fail: a [`WorkCompletion`] is an error or a [`Completion`], and after an error the
 //!   queue pair is dead until it is [reset](QueuePair::reset).
 //! * It does not keep a peer from writing nonsense into a [`Remote`] region, nor from reading it.
-//! * It does not count what is outstanding: a full queue is an error of the post. (Only a completion queue cannot be
-//!   overrun, because queue pairs claim their share of it.)
+//! * It does not count what is outstanding: a full queue is an error of the post. Queue pairs claim their share of a
+//!   completion queue, which keeps it from being overrun on devices that free a request's place only when its completion
+//!   was polled. Soft-RoCE frees it earlier: there, poll before you post again. Poll too before a
+//!   [reset](QueuePair::reset), or the completions from before it stand beside those from after it.
 //!
 //! # Threads
 //!
-//! All objects are `Send` and `Sync`; libibverbs locks. Posting on a [`Basic`] queue pair takes `&self`, on an
+//! All objects are `Send` and `Sync` (a region if its buffer is `Send`); libibverbs locks. Posting on a [`Basic`] queue pair takes `&self`, on an
 //! [`Extended`] one `&mut self`. Opening a device is refused while the environment takes those locks away
 //! (`MLX5_SINGLE_THREADED`).
 //!
@@ -110,7 +112,7 @@
 //!
 //! # Features
 //!
-//! * `serde`: `Serialize` and `Deserialize` for [`RemoteRegion`].
+//! * `serde`: `Serialize` and `Deserialize` for what peers tell each other: [`RemoteRegion`], [`Endpoint`], [`Gid`].
 //! * `mlx5`: the direct path to mlx5 devices, module `mlx5`.
 
 #![deny(unsafe_code)]
@@ -147,20 +149,20 @@ pub use error::{CloseError, Error, Refused, Result, TransitionError, VerbError};
 #[doc(no_inline)]
 pub use ibv_sys as sys;
 pub use mr::{
-    Buffer, HugePages, Kind, Local, MemoryRegion, MrSlice, MrU64, Pages, PagesBuilder, RangeError, RawBuffer,
-    RawMemory, Remote, RemoteAccess, RemoteRegion, RemoteSlice, RemoteU64, Shared,
+    Buffer, ForPeers, HugePages, Local, MemoryRegion, MrSlice, MrU64, Pages, PagesBuilder, RangeError,
+    RawBuffer, RawMemory, RegionKind, Remote, RemoteAccess, RemoteRegion, RemoteSlice, RemoteU64,
 };
 pub use parent::Parent;
 pub use pd::ProtectionDomain;
 pub use qp::{
     Atomics, Backend, Basic, Connected, Connection, Datagram, DynQueuePair, Extended, InitAttr, OwnedQp,
     PostRecv, PostSend, QpAttr, QpCaps, QpState, QueuePair, QueuePairBuilder, Rc, RdmaRead, RdmaWrite,
-    Transport, Uc, Ud, UdInitAttr, state,
+    Transport, Uc, Ud, UdInitAttr, Unreliable, state,
 };
 pub use wr::{
-    Address, Batch, BatchStorage, CmpSwp, Empty, FetchAdd, Gather, Inline, PostError, Prepared, Read, Recv,
-    RecvBatch, RecvStorage, Scatter, Send, SendRequest, SendTo, Write, cmp_swp, fetch_add, read, recv, send,
-    send_imm, write, write_imm,
+    Address, Batch, BatchStorage, CmpSwp, Empty, FetchAdd, Gather, Inline, Keepable, PostError, Prepared,
+    Read, Recv, RecvBatch, RecvStorage, Scatter, Send, SendRequest, SendTo, Write, cmp_swp, fetch_add, read,
+    recv, send, send_imm, write, write_imm,
 };
 
 #[cfg(doctest)]

@@ -1,4 +1,4 @@
-//! Owning a C object: the one place where destroy verbs are called, and where C results become [`Result`]s.
+//! Owning a C object: the one place where an object's destroy verb is called, and where C results become [`Result`]s.
 //!
 //! # Safety
 //!
@@ -110,13 +110,23 @@ impl<T: Object> Raw<T> {
     }
 }
 
-impl<T: Object> Drop for Raw<T> {
-    fn drop(&mut self) {
-        if let Err(error) = self.destroy() {
-            // Freeing what the device may still use would be worse than losing it.
+impl<T: Object> Raw<T> {
+    /// Destroys the object, or says that it can't and leaks it: freeing what the device may still use would be worse.
+    /// True if it is destroyed, and was not before.
+    pub(crate) fn destroy_or_leak(&mut self) -> bool {
+        let was_alive = self.alive;
+        let result = self.destroy();
+        if let Err(error) = &result {
             tracing::error!(%error, "an object could not be destroyed and is leaked");
             self.alive = false;
         }
+        was_alive && result.is_ok()
+    }
+}
+
+impl<T: Object> Drop for Raw<T> {
+    fn drop(&mut self) {
+        self.destroy_or_leak();
     }
 }
 
@@ -124,9 +134,9 @@ impl<T: Object> Drop for Raw<T> {
 pub(crate) fn check(verb: &'static str, result: c_int, asked: impl FnOnce() -> String) -> Result<()> {
     match result {
         0 => Ok(()),
-        // "-1 + errno" verbs; no verb of the other kind returns a negative number
+        // the verbs that set errno return -1, the others never do
         -1 => Err(last_error(verb, asked)),
-        errno => Err(VerbError::new(verb, errno.wrapping_abs(), asked()).into()),
+        errno => Err(VerbError::new(verb, errno, asked()).into()),
     }
 }
 

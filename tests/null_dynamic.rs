@@ -179,12 +179,12 @@ fn a_query_tells_what_was_set() {
     let (pd, cq) = (ctx.alloc_pd().unwrap(), ctx.create_cq(1024).unwrap());
     let builder = pd.create_qp::<Rc>(&cq, &cq).send_depth(5).recv_depth(6).send_sges(2).recv_sges(3);
     let qp = builder.inline(44).signal_all(true).build().unwrap().init(InitAttr::new(1)).unwrap();
-    let qp = qp.connect(&connection(&ctx).retries(3, 4)).unwrap();
+    let qp = qp.connect(&connection(&ctx).retry_cnt(3).rnr_retry(4)).unwrap();
     let attr = qp.query().unwrap();
     let caps = attr.caps();
     assert_eq!((caps.send_depth, caps.recv_depth, caps.send_sges), (5, 6, 2));
     assert_eq!((caps.recv_sges, caps.inline, attr.signals_all()), (3, 44, true));
-    assert_eq!((attr.dest_qpn(), attr.port(), attr.retries()), (0x1234, 1, (3, 4)));
+    assert_eq!((attr.dest_qpn(), attr.port(), attr.retry_cnt(), attr.rnr_retry()), (0x1234, 1, 3, 4));
     assert_eq!(attr.path_mtu(), ibv::Mtu::B1024);
     hca().fail("ibv_query_qp", libc::EIO);
     assert_eq!(qp.query().unwrap_err().errno(), Some(libc::EIO));

@@ -9,7 +9,7 @@ use ibv::{
     AddressVector, Empty, Error, Grh, Inline, MemoryRegion, PostError, Rc, Transport, Uc, Ud, cmp_swp,
     fetch_add, read, recv, send, send_imm, write, write_imm,
 };
-use nullhca::WrCall::{self, Abort, Complete, SetInline, SetSge, SetSgeList, Start};
+use nullhca::WrCall::{self, Complete, SetInline, SetSge, SetSgeList, Start};
 use nullhca::{Atomic, Remote, Sge, UdTo, hca};
 use support_null::*;
 
@@ -105,7 +105,7 @@ fn a_datagram_carries_its_address() {
 }
 
 #[test]
-fn a_refused_request_aborts_the_list() {
+fn a_refused_request_stops_the_list_before_it_starts() {
     let ctx = open();
     let (pd, cq) = (ctx.alloc_pd().unwrap(), ctx.create_cq(256).unwrap());
     let mr = pd.alloc_local(4096).unwrap();
@@ -115,12 +115,9 @@ fn a_refused_request_aborts_the_list() {
     let enough = REMOTE.slice(..8).unwrap();
     let refused = qp.post_list(&[write(data, enough), write(data, short)]).unwrap_err();
     assert_eq!((refused, refused.accepted()), (PostError::RemoteTooShort, Some(0)));
-    let calls = hca().take_wr_calls();
-    assert_eq!((calls.first(), calls.last()), (Some(&Start), Some(&Abort)));
-    assert!(!calls.contains(&Complete));
     assert_eq!(qp.post(send([data; 5])), Err(PostError::TooManySges { max: 4 }));
     assert_eq!(qp.post(send(Inline(&[0; 65]))), Err(PostError::InlineTooLong { max: 64 }));
-    assert!(!hca().take_wr_calls().contains(&Complete));
+    expect(&[]);
     // and the queue pair goes on
     qp.post(send(data)).unwrap();
 }

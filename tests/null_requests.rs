@@ -242,7 +242,7 @@ fn a_refused_push_leaves_the_batch_as_it_was() {
     let mut storage = BatchStorage::<3, 2>::new();
     let mut batch: Batch<'_, '_, Rc, 2> = qp.batch(&mut storage);
     batch.push(send(part).id(1)).unwrap();
-    assert_eq!(batch.push(send([part; 3])), Err(PostError::TooManySges { max: 2 }));
+    assert_eq!(batch.push(send([part; 3])), Err(PostError::CellTooNarrow { max: 2 }));
     assert_eq!(batch.push(send([part; 5])), Err(PostError::TooManySges { max: 4 }));
     assert_eq!(batch.push(send(Inline(&long))), Err(PostError::InlineTooLong { max: 64 }));
     let short = REMOTE.slice(..7).unwrap();
@@ -298,17 +298,14 @@ fn a_prepared_request_is_posted_as_it_was_made() {
 }
 
 #[test]
-fn a_prepared_request_survives_its_queue_pair_and_moves() {
+fn a_prepared_request_moves_between_threads() {
     let ctx = open();
     let (pd, cq) = (ctx.alloc_pd().unwrap(), ctx.create_cq(256).unwrap());
     let mr = pd.alloc_local(4096).unwrap();
-    let other = rc(&pd, &cq);
-    let prepared = {
-        let qp = rc(&pd, &cq);
-        Box::new(qp.prepare(send(mr.slice(..3).unwrap())).unwrap())
-    };
+    let qp = rc(&pd, &cq);
+    let prepared = Box::new(qp.prepare(send(mr.slice(..3).unwrap())).unwrap());
     std::thread::scope(|scope| {
-        scope.spawn(|| other.post_prepared(&prepared).unwrap());
+        scope.spawn(|| qp.post_prepared(&prepared).unwrap());
     });
     assert_eq!(posted().sges, [sge(&mr, 0, 3)]);
 }
@@ -325,7 +322,7 @@ fn receives_carry_their_elements() {
     qp.post_recv(recv(Empty).id(3)).unwrap();
     let list = [part(0..1), part(2..4)];
     qp.post_recv(recv(&list[..1]).id(4)).unwrap();
-    qp.post_recv(recv(mr.u64_at(16).unwrap())).unwrap();
+    qp.post_recv(recv(mr.slice(16..24).unwrap())).unwrap();
     let expected = [
         RecvWr { wr_id: 1, sges: vec![sge(&mr, 0, 100)] },
         RecvWr { wr_id: 2, sges: vec![sge(&mr, 0, 1), sge(&mr, 2, 2)] },
@@ -340,7 +337,7 @@ fn receives_carry_their_elements() {
     assert!(batch.is_empty());
     batch.push(recv(part(0..100)).id(1)).unwrap();
     batch.push(recv([part(0..1), part(2..4)]).id(2)).unwrap();
-    assert_eq!(batch.push(recv([part(0..1); 3])), Err(PostError::TooManySges { max: 2 }));
+    assert_eq!(batch.push(recv([part(0..1); 3])), Err(PostError::CellTooNarrow { max: 2 }));
     assert_eq!(batch.push(recv([part(0..1); 5])), Err(PostError::TooManySges { max: 4 }));
     batch.push(recv(Empty).id(3)).unwrap();
     assert_eq!(batch.push(recv(Empty)), Err(PostError::BatchFull));

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 use std::fs;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -15,6 +16,13 @@ fn library() -> PathBuf {
     p
 }
 
+/// Says, past the harness's capture, that this test did not run; `cargo xtask test` counts such lines.
+#[expect(clippy::explicit_write, reason = "`eprintln!` is captured")]
+fn skip(reason: &str) {
+    let test = std::thread::current().name().unwrap_or("?").to_owned();
+    writeln!(std::io::stderr(), "ibv-skip: {test}: {reason}").unwrap();
+}
+
 /// A name and a TCP port that no other test uses.
 fn unique() -> (String, u16) {
     static NEXT: AtomicU16 = AtomicU16::new(0);
@@ -26,7 +34,7 @@ fn unique() -> (String, u16) {
 fn has(program: &str) -> bool {
     let found = std::env::split_paths(&std::env::var_os("PATH").unwrap()).any(|d| d.join(program).exists());
     if !found {
-        println!("SKIPPED: {program} is not installed");
+        skip(&format!("{program} is not installed"));
     }
     found
 }
@@ -253,7 +261,7 @@ fn pyverbs_moves_data() {
     let python = "/usr/bin/python3";
     let there = Command::new(python).args(["-c", "import pyverbs"]).output();
     if !there.is_ok_and(|o| o.status.success()) {
-        println!("SKIPPED: python3-pyverbs is not installed");
+        skip("python3-pyverbs is not installed");
         return;
     }
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/move.py");

@@ -80,11 +80,19 @@ pub(super) fn table(ctx: &Context) -> Result<Vec<GidEntry>> {
     for port in 1..=u8::try_from(ctx.device_attr().phys_port_cnt()).unwrap_or(u8::MAX) {
         room += usize::try_from(ctx.query_port(port)?.gid_tbl_len()).unwrap_or(0);
     }
-    let mut entries = vec![sys::ibv_gid_entry::default(); room];
+    let mut entries = Vec::new();
+    if entries.try_reserve_exact(room).is_err() {
+        return Err(Error::invalid(
+            "the number of GIDs that the device claims",
+            room,
+            "what fits into memory",
+        ));
+    }
+    entries.resize(room, sys::ibv_gid_entry::default());
     // SAFETY: the context is open, and the array has `room` entries of the size that the function is told.
     let count = unsafe { sys::ibv_query_gid_table(ctx.as_ptr(), entries.as_mut_ptr(), room, 0) };
     let count = usize::try_from(count).map_err(|_| {
-        let errno = i32::try_from(-count).unwrap_or(libc::EINVAL);
+        let errno = i32::try_from(count.unsigned_abs()).unwrap_or(libc::EINVAL);
         Error::from(VerbError::new("ibv_query_gid_table", errno, format!("{room} entries")))
     })?;
     entries.truncate(count);

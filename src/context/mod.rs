@@ -26,8 +26,9 @@ use crate::error::{CloseError, Error, Refused, Result};
 use crate::pd::ProtectionDomain;
 use crate::raw::{Raw, check, last_error};
 
-/// Switches that make a provider leave out the locks which `Sync` stands on (rdma-core, providers/mlx5).
-const UNLOCKING: [&str; 1] = ["MLX5_SINGLE_THREADED"];
+/// Switches that make a provider leave out the locks which `Sync` stands on: rdma-core's providers have the first,
+/// Broadcom's own library the second.
+const UNLOCKING: [&str; 2] = ["MLX5_SINGLE_THREADED", "BNXT_SINGLE_THREADED"];
 
 /// `ibv_context`—An open device.
 ///
@@ -140,7 +141,7 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// [`Error::Verb`] with EOPNOTSUPP on kernels before 5.10, and others.
+    /// [`Error::Verb`] with the errno of reading the table, from sysfs on kernels before 5.10.
     #[doc(alias = "ibv_query_gid_table")]
     pub fn gid_table(&self) -> Result<Vec<GidEntry>> {
         gid::table(self)

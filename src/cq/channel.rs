@@ -10,7 +10,7 @@
 use std::ffi::{c_int, c_void};
 use std::fmt;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -39,8 +39,8 @@ impl CqId {
 
 /// `ibv_comp_channel`—Where the events of completion queues arrive.
 ///
-/// It is a file descriptor: [`AsFd`] gives it to `epoll` or an async runtime, which then calls
-/// [`try_event`](Self::try_event) when it is readable. It is non-blocking from the start.
+/// [`AsFd`] gives a file descriptor to `epoll` or an async runtime, which then calls [`try_event`](Self::try_event) when
+/// it is readable.
 ///
 /// `Send` and `Sync`.
 ///
@@ -67,6 +67,9 @@ impl CqId {
 /// ```
 pub struct CompletionChannel<'a> {
     raw: Raw<sys::ibv_comp_channel>,
+    /// An epoll instance that is readable when the channel is. The channel's own descriptor is not given out: who reads
+    /// it takes events that nobody acknowledges, for which `ibv_destroy_cq` then waits for ever.
+    readiness: OwnedFd,
     ctx: Parent<'a, Context>,
 }
 
@@ -83,8 +86,8 @@ impl<'a> CompletionChannel<'a> {
         let channel = unsafe { sys::ibv_create_comp_channel(ctx.as_ptr()) };
         // SAFETY: `channel` is new, or null with errno set.
         let raw = unsafe { Raw::new("ibv_create_comp_channel", channel, String::new) }?;
-        let this = Self { raw, ctx };
-        let fd = this.as_fd().as_raw_fd();
+        // SAFETY: the channel is new and alive.
+        let fd = unsafe { (*raw.as_ptr()).fd };
         // SAFETY: the descriptor is open; these commands touch nothing but its flags.
         let result = unsafe {
             match libc::fcntl(fd, libc::F_GETFL) {
@@ -95,7 +98,7 @@ impl<'a> CompletionChannel<'a> {
         if result == -1 {
             return Err(last_error("fcntl", || "O_NONBLOCK on a completion channel".to_owned()));
         }
-        Ok(this)
+        Ok(Self { raw, readiness: readiness_of(fd)?, ctx })
     }
 
     /// `ibv_get_cq_event`—The next event, if one has arrived: the queue to poll. It is acknowledged already.
@@ -192,10 +195,27 @@ impl<'a> CompletionChannel<'a> {
     }
 }
 
+/// For waiting until it is readable: that is when an event has arrived. It cannot be read itself.
 impl AsFd for CompletionChannel<'_> {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        // SAFETY: the channel is alive, and its descriptor open for as long as it is.
-        unsafe { BorrowedFd::borrow_raw((*self.raw.as_ptr()).fd) }
+        self.readiness.as_fd()
+    }
+}
+
+/// A descriptor that is readable when `fd` is.
+fn readiness_of(fd: c_int) -> Result<OwnedFd> {
+    // SAFETY: no precondition.
+    let epoll = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
+    if epoll == -1 {
+        return Err(last_error("epoll_create1", String::new));
+    }
+    // SAFETY: just opened, and nobody else's.
+    let epoll = unsafe { OwnedFd::from_raw_fd(epoll) };
+    let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 0 };
+    // SAFETY: both descriptors are open, and `event` is only read.
+    match unsafe { libc::epoll_ctl(epoll.as_raw_fd(), libc::EPOLL_CTL_ADD, fd, &raw mut event) } {
+        0 => Ok(epoll),
+        _ => Err(last_error("epoll_ctl", || "a completion channel".to_owned())),
     }
 }
 

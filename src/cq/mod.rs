@@ -24,6 +24,8 @@ use crate::context::Context;
 use crate::error::{CloseError, Error, Refused, Result};
 use crate::parent::Parent;
 use crate::raw::{Raw, check};
+#[cfg(feature = "mlx5")]
+pub(crate) use room::Left;
 pub(crate) use room::Room;
 
 /// How a completion queue is polled, fixed when it is made; [`Bare`], [`Tracked`] or [`Direct`].
@@ -241,8 +243,8 @@ impl<'a> CompletionQueueBuilder<'a> {
 impl<'a> CompletionQueue<'a, Bare> {
     /// `ibv_create_cq`—A queue with at least `entries` entries, without events.
     ///
-    /// The queues of a queue pair claim their depth of it, rounded up to a power of two; a sum that does not fit is
-    /// refused when the queue pair is made. [`entries_for`](Self::entries_for) tells the need.
+    /// The queues of a queue pair claim of it what their rings can hold, the next power of two above their depth; a sum
+    /// that does not fit is refused when the queue pair is made. [`entries_for`](Self::entries_for) tells the need.
     ///
     /// # Errors
     ///
@@ -285,15 +287,31 @@ impl<'a> CompletionQueue<'a, Bare> {
     #[doc(alias = "ibv_poll_cq")]
     #[inline(always)]
     pub fn poll<'w>(&self, wcs: &'w mut [WorkCompletion]) -> Result<&'w [WorkCompletion], PollError> {
-        let left = self.room.left_behind();
-        let room = wcs.len().min(c_int::MAX as usize);
+        // read before the poll; two ways, so that the usual one keeps nothing over the call
+        if self.room.left_behind().is_nothing() { self.fill(wcs) } else { self.poll_and_free(wcs) }
+    }
+
+    #[inline(always)]
+    fn fill<'w>(&self, wcs: &'w mut [WorkCompletion]) -> Result<&'w [WorkCompletion], PollError> {
+        let room = wcs.len().min(c_int::MAX as usize) as c_int;
+        let wcs = wcs.as_mut_ptr();
         // SAFETY: the queue is alive, and `wcs` has `room` entries of `ibv_wc`, which they are transparent over.
-        let count = unsafe { sys::ibv_poll_cq(self.raw.as_ptr(), room as c_int, wcs.as_mut_ptr().cast()) };
-        let Ok(count) = usize::try_from(count) else { return Err(PollError::new(count)) };
-        if left != 0 && count < room {
+        let count = unsafe { sys::ibv_poll_cq(self.raw.as_ptr(), room, wcs.cast()) };
+        match usize::try_from(count) {
+            // SAFETY: a provider fills no more entries than it was given, or it would have overrun them already.
+            Ok(count) => Ok(unsafe { std::slice::from_raw_parts(wcs, count) }),
+            Err(_) => Err(PollError::new(count)),
+        }
+    }
+
+    #[cold]
+    fn poll_and_free<'w>(&self, wcs: &'w mut [WorkCompletion]) -> Result<&'w [WorkCompletion], PollError> {
+        let (left, room) = (self.room.left_behind(), wcs.len().min(c_int::MAX as usize));
+        let done = self.fill(wcs)?;
+        if done.len() < room {
             self.room.seen_empty(left);
         }
-        Ok(wcs.get(..count).unwrap_or(wcs))
+        Ok(done)
     }
 
     /// `ibv_req_notify_cq`—Asks for one event on the channel.

@@ -1,6 +1,6 @@
 //! Accounting of a completion queue's entries, so that it cannot be overrun by queues that were promised room.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::error::{Error, Result};
 
@@ -13,12 +13,38 @@ pub(crate) struct Room {
     capacity: u32,
     overcommit: bool,
     promised: AtomicU32,
-    left_behind: AtomicU32,
+    left: AtomicU64,
+}
+
+/// What was left behind: all in all so far, in the high half, which wraps around; and of that what is not free yet, in
+/// the low half. The difference is what was freed, so a poll that began at some total can free up to there, and not what
+/// came after.
+#[derive(Clone, Copy)]
+pub(crate) struct Left(u64);
+
+impl Left {
+    /// Whether nothing is to be freed.
+    #[inline(always)]
+    pub(crate) fn is_nothing(self) -> bool {
+        self.0 as u32 == 0
+    }
+
+    fn total(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+
+    /// With all freed up to the `total` of a poll's beginning; and how much that is.
+    fn freed_up_to(self, total: u32) -> Option<(Self, u32)> {
+        let freed = self.total().wrapping_sub(self.0 as u32);
+        let more = total.wrapping_sub(freed);
+        // another poller that began later may have freed more
+        (more as i32 > 0).then(|| (Self(self.0 - u64::from(more)), more))
+    }
 }
 
 impl Room {
     pub(crate) fn new(capacity: u32, overcommit: bool) -> Self {
-        Self { capacity, overcommit, promised: AtomicU32::new(0), left_behind: AtomicU32::new(0) }
+        Self { capacity, overcommit, promised: AtomicU32::new(0), left: AtomicU64::new(0) }
     }
 
     pub(super) fn capacity(&self) -> u32 {
@@ -46,31 +72,33 @@ impl Room {
             })
     }
 
-    /// Takes a promise back that nobody used.
+    /// Takes back a promise that nobody used.
     pub(crate) fn withdraw(&self, promise: u32) {
         self.promised.fetch_sub(promise, Ordering::AcqRel);
     }
 
     /// The queue that was promised so much is destroyed; what it completed may still be here.
     pub(crate) fn leave_behind(&self, promise: u32) {
-        self.left_behind.fetch_add(promise, Ordering::Release);
+        // the low half holds at most what is promised, 32 bits; the high half may wrap around
+        self.left.fetch_add(u64::from(promise) << 32 | u64::from(promise), Ordering::Release);
     }
 
-    /// How much is left behind. To be read before a poll.
+    /// What is left behind. To be read before a poll.
     #[inline(always)]
-    pub(crate) fn left_behind(&self) -> u32 {
-        self.left_behind.load(Ordering::Acquire)
+    pub(crate) fn left_behind(&self) -> Left {
+        Left(self.left.load(Ordering::Acquire))
     }
 
     /// A poll found the queue empty, before which `left` was left behind.
     #[cold]
-    pub(crate) fn seen_empty(&self, left: u32) {
-        // two pollers may have read the same number: each unit is freed once
-        let freed = self
-            .left_behind
-            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |now| Some(now.saturating_sub(left)))
-            .map_or(0, |before| before.min(left));
-        self.withdraw(freed);
+    pub(crate) fn seen_empty(&self, left: Left) {
+        let free = |now| Left(now).freed_up_to(left.total());
+        let update = |now| free(now).map(|(left, _)| left.0);
+        if let Some((_, freed)) =
+            self.left.fetch_update(Ordering::AcqRel, Ordering::Acquire, update).ok().and_then(free)
+        {
+            self.withdraw(freed);
+        }
     }
 }
 
@@ -86,15 +114,39 @@ mod tests {
         let before = room.left_behind();
         room.leave_behind(64);
         // that poll began before: what it saw says nothing
-        if before != 0 {
-            room.seen_empty(before);
-        }
+        room.seen_empty(before);
         assert!(room.promise(1).is_err());
         let left = room.left_behind();
         room.seen_empty(left);
         room.seen_empty(left);
         room.promise(64).unwrap();
         assert!(room.promise(1).is_err());
+    }
+
+    #[test]
+    fn a_poll_frees_nothing_that_was_left_after_it_began() {
+        let room = Room::new(64, false);
+        room.promise(64).unwrap();
+        room.leave_behind(64);
+        let (one, other) = (room.left_behind(), room.left_behind());
+        room.seen_empty(one);
+        room.promise(64).unwrap();
+        room.leave_behind(64);
+        room.seen_empty(other); // it began before the second queue was there
+        assert!(room.promise(1).is_err());
+        room.seen_empty(room.left_behind());
+        room.promise(64).unwrap();
+    }
+
+    #[test]
+    fn counting_survives_the_wrap_around() {
+        let room = Room::new(u32::MAX, false);
+        for _ in 0..5 {
+            room.promise(u32::MAX / 2).unwrap();
+            room.leave_behind(u32::MAX / 2);
+            room.seen_empty(room.left_behind());
+        }
+        room.promise(u32::MAX).unwrap();
     }
 
     #[test]

@@ -21,9 +21,9 @@ use ibv_sys as sys;
 pub struct WorkCompletion(sys::ibv_wc);
 
 impl Default for WorkCompletion {
+    /// One that no poll has filled: an error, so that it is never taken for a success.
     fn default() -> Self {
-        // SAFETY: `ibv_wc` is made of integers, for which zero is a value.
-        Self(unsafe { std::mem::zeroed() })
+        Self(sys::ibv_wc { status: sys::IBV_WC_GENERAL_ERR, ..sys::ibv_wc::default() })
     }
 }
 

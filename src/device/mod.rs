@@ -83,7 +83,7 @@ impl DeviceList {
     ///
     /// [`Error::DeviceNotFound`], with the names that there are.
     pub fn by_name(&self, name: &str) -> Result<Device<'_>> {
-        self.find(name, |device| device.name() == name)
+        self.find(name, |device| device.c_name().to_bytes() == name.as_bytes())
     }
 
     /// The device with that node GUID: unlike a name, it stays the same when cards are added.
@@ -143,10 +143,13 @@ impl Device<'_> {
     /// `ibv_get_device_name`—Its name in the kernel, such as `mlx5_0` or `rxe0`.
     #[doc(alias = "ibv_get_device_name")]
     pub fn name(&self) -> &str {
-        // SAFETY: the device is alive; its name is a NUL-terminated array in it.
-        let name = unsafe { CStr::from_ptr(sys::ibv_get_device_name(self.device.as_ptr())) };
         // the kernel only makes names from a small part of ASCII
-        name.to_str().unwrap_or("?")
+        self.c_name().to_str().unwrap_or("?")
+    }
+
+    fn c_name(&self) -> &CStr {
+        // SAFETY: the device is alive; its name is a NUL-terminated array in it.
+        unsafe { CStr::from_ptr(sys::ibv_get_device_name(self.device.as_ptr())) }
     }
 
     /// `ibv_get_device_guid`—Its node GUID.
@@ -197,8 +200,9 @@ impl Device<'_> {
     ///
     /// # Safety
     ///
-    /// Nothing made from this context, nor the context itself, is used by two threads at the same time, although the
-    /// types allow it.
+    /// Neither this context nor anything made from it is used by two threads at the same time, although the types allow
+    /// it; nor is anything that is made from now on from any other context of the process (libmlx5 keeps the switch in a
+    /// global variable, and looks there when it makes a queue).
     ///
     /// # Errors
     ///

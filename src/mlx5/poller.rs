@@ -27,7 +27,7 @@ use super::cq::{DirectCq, arm_word};
 use super::mmio::{CqeAt, CqeRing};
 use super::ring::{Lanes, RETIRED, is_before, queue};
 use super::wc::{self, WorkCompletion};
-use crate::cq::{Arm, CompletionQueue, Direct, PollCq, PollError};
+use crate::cq::{Arm, CompletionQueue, Direct, Left, PollCq, PollError};
 use crate::error::{Error, Result};
 use crate::parent::Parent;
 
@@ -73,7 +73,7 @@ pub struct Poller<'a> {
     found: u64,
     known: HashMap<u32, Vec<Arc<Lanes>>>,
     /// What was left behind when so much was consumed.
-    left_behind: Option<(u32, u32)>,
+    left_behind: Option<(Left, u32)>,
     cq: Parent<'a, CompletionQueue<'a, Direct>>,
 }
 
@@ -265,7 +265,7 @@ impl<'a> Poller<'a> {
         if (self.at.last_word() ^ self.lap) & OWNER != 0 && self.shared.take_news() {
             self.cq.room().seen_empty(left);
             self.left_behind = None;
-            if self.cq.room().left_behind() != 0 {
+            if !self.cq.room().left_behind().is_nothing() {
                 self.shared.tell_news();
             }
         }
@@ -281,7 +281,7 @@ impl<'a> Poller<'a> {
             Some(_) => {}
             None => {
                 let left = self.cq.room().left_behind();
-                if left != 0 {
+                if !left.is_nothing() {
                     self.left_behind = Some((left, consumed));
                 }
             }

@@ -17,7 +17,7 @@ use super::bits::{SEGMENT, WQE_BB, opcode, qp_record};
 use super::mmio::{Block, WqeRing};
 use super::qp::{DirectQueues, SendQueue};
 use super::ring::unlikely;
-use super::wqe::{self, Segment};
+use super::wqe::{self, AddressBytes, Segment};
 use crate::mr::{MrSlice, RemoteSlice, RemoteU64};
 use crate::qp::{Invariant, Transport};
 use crate::wr::encode::{Encode, Head, Limits};
@@ -26,7 +26,6 @@ use crate::wr::{Address, PostError, Recv, Scatter, SendRequest};
 /// A WQE in the making. `ALONE`: it is not one of several, and is rung for when it is complete.
 struct Writer<'q, const ALONE: bool> {
     queue: &'q mut SendQueue,
-    limits: &'q Limits,
     ring: WqeRing,
     /// Its first block, and the index of that.
     block: Block,
@@ -53,10 +52,10 @@ const PER_BLOCK: usize = WQE_BB / SEGMENT;
 impl<'q, const ALONE: bool> Writer<'q, ALONE> {
     /// There must be room for one block.
     #[inline(always)]
-    fn new(queue: &'q mut SendQueue, limits: &'q Limits) -> Self {
+    fn new(queue: &'q mut SendQueue) -> Self {
         let (ring, index) = (queue.ring, queue.producer.head());
         let head = Head { id: 0, flags: 0 };
-        Self { queue, limits, ring, block: ring.block(index), index, head, opcode: 0, imm: 0, units: 1 }
+        Self { queue, ring, block: ring.block(index), index, head, opcode: 0, imm: 0, units: 1 }
     }
 
     #[inline(always)]
@@ -166,13 +165,13 @@ impl<const ALONE: bool> Encode for Writer<'_, ALONE> {
     }
 
     #[inline(always)]
-    fn ud(mut self, to: &Address<'_>) -> Result<Self, PostError> {
-        self.limits.address(to)?;
-        let address = to.ah.mlx5_address().ok_or(PostError::OtherContext)?;
+    fn ud(mut self, to: &Address<'_>) -> Self {
+        // a handle of this context has one
+        let address = to.ah.mlx5_address().unwrap_or(&AddressBytes::NOWHERE);
         for segment in wqe::datagram(address, to.qpn, to.qkey) {
             self.put(segment);
         }
-        Ok(self)
+        self
     }
 
     #[inline(always)]
@@ -189,7 +188,6 @@ impl<const ALONE: bool> Encode for Writer<'_, ALONE> {
 
     #[inline(always)]
     fn slices(mut self, data: &[MrSlice<'_>]) -> Result<Written, PostError> {
-        self.limits.send_sges(data.len())?;
         self.reserve(data.len())?;
         for sge in MrSlice::as_sges(data) {
             if sge.length != 0 {
@@ -211,12 +209,12 @@ impl<const ALONE: bool> Encode for Writer<'_, ALONE> {
             self.units = (self.units * SEGMENT + HEADER + data.len()).div_ceil(SEGMENT);
             return Ok(self.finish::<true>());
         }
-        let Self { queue, limits, block, head, opcode, imm, units, .. } = self;
+        let Self { queue, block, head, opcode, imm, units, .. } = self;
         let rest = Rest::new(opcode, units, head.flags, imm);
-        match inline_long::<ALONE>(queue, data, limits, head.id, rest) {
-            Long::Written => Ok(Written { block }),
-            Long::Full => Err(PostError::QueueFull),
-            Long::OverLimit => Err(PostError::InlineTooLong { max: limits.max_inline }),
+        if inline_long::<ALONE>(queue, data, head.id, rest) {
+            Ok(Written { block })
+        } else {
+            Err(PostError::QueueFull)
         }
     }
 }
@@ -241,13 +239,6 @@ impl Rest {
     }
 }
 
-/// What became of a request with long inline data; it fits a register.
-enum Long {
-    Written,
-    Full,
-    OverLimit,
-}
-
 /// Finishes a request with inline data that does not go into its first block, or none. A function of its own, that is
 /// given numbers: so the short way saves no registers, and keeps nothing in memory.
 #[cold]
@@ -255,29 +246,25 @@ enum Long {
 fn inline_long<const ALONE: bool>(
     queue: &mut SendQueue,
     data: &[u8],
-    limits: &Limits,
     id: u64,
     rest: Rest,
-) -> Long {
+) -> bool {
     let (opcode, units, flags, imm) = rest.parts();
-    if limits.inline(data.len()).is_err() {
-        return Long::OverLimit;
-    }
     let (ring, index) = (queue.ring, queue.producer.head());
     let block = ring.block(index);
     let head = Head { id, flags };
-    let mut writer = Writer::<ALONE> { queue, limits, ring, block, index, head, opcode, imm, units };
+    let mut writer = Writer::<ALONE> { queue, ring, block, index, head, opcode, imm, units };
     if !data.is_empty() {
         let units = wqe::inline_units(data.len());
         if writer.reserve(units).is_err() {
-            return Long::Full;
+            return false;
         }
         // SAFETY: there is room, so the slots are ours.
         unsafe { ring.put_inline(writer.offset(), wqe::inline_header(data.len() as u32), data) };
         writer.units += units;
     }
     writer.finish::<false>();
-    Long::Written
+    true
 }
 
 impl SendQueue {
@@ -287,10 +274,12 @@ impl SendQueue {
         limits: &Limits,
         request: &R,
     ) -> Result<Written, PostError> {
+        request.check(limits)?;
         if !self.producer.has_room(1, &self.lanes.send) {
             return Err(PostError::QueueFull);
         }
-        request.encode(Writer::<ALONE>::new(self, limits))
+        // SAFETY: just checked.
+        unsafe { request.encode(Writer::<ALONE>::new(self)) }
     }
 
     /// Tells the device how far the ring is filled.
@@ -361,9 +350,9 @@ impl DirectQueues {
         }
         let (ring, stride) = (queue.ring, queue.stride);
         let next = queue.producer.push_each(requests, |index, request| {
-            let (id, into) = request.parts();
+            let Recv { id, into } = request;
+            into.check_recv(limits)?;
             let sges = MrSlice::as_sges(into.slices());
-            limits.recv_sges(sges.len())?;
             let start = index as usize * stride;
             if let [one] = sges {
                 if one.length != 0 {
@@ -374,7 +363,7 @@ impl DirectQueues {
                             ring.put(start + SEGMENT, wqe::END_OF_LIST);
                         }
                     }
-                    return Ok(id);
+                    return Ok(*id);
                 }
             }
             let mut at = 0;
@@ -389,7 +378,7 @@ impl DirectQueues {
                 // SAFETY: as above.
                 unsafe { ring.put(start + at, wqe::END_OF_LIST) };
             }
-            Ok(id)
+            Ok(*id)
         })?;
         barrier::wqe_before_record();
         queue.record.store::<{ qp_record::RECV }>(next & 0xffff);

@@ -96,6 +96,11 @@ const fn low_half(word: u64) -> u64 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AddressBytes(pub(super) [u64; av::LEN / 8]);
 
+impl AddressBytes {
+    /// All zeros.
+    pub(super) const NOWHERE: Self = Self([0; av::LEN / 8]);
+}
+
 /// Segments that `len` bytes of inline data take with their header; none for none.
 #[inline(always)]
 pub(super) const fn inline_units(len: usize) -> usize {

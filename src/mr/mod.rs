@@ -32,7 +32,7 @@ use crate::raw::Raw;
 use slice::check_range;
 
 /// Who may use a region; [`Local`] or [`Remote`].
-pub trait Kind: sealed::Sealed + 'static {}
+pub trait RegionKind: sealed::Sealed + 'static {}
 
 /// A region for this side's requests only: what it holds is sent, or received into.
 #[derive(Debug, Clone, Copy)]
@@ -42,17 +42,17 @@ pub enum Local {}
 #[derive(Debug, Clone, Copy)]
 pub enum Remote {}
 
-impl Kind for Local {}
-impl Kind for Remote {}
+impl RegionKind for Local {}
+impl RegionKind for Remote {}
 
 /// A kind of region that peers may use: [`Remote`].
 #[diagnostic::on_unimplemented(
     message = "a `{Self}` region is not for peers, and has no key to tell them",
     label = "make it with `MemoryRegion::remote` or `pd.alloc_remote`"
 )]
-pub trait Shared: Kind {}
+pub trait ForPeers: RegionKind {}
 
-impl Shared for Remote {}
+impl ForPeers for Remote {}
 
 mod sealed {
     pub trait Sealed {}
@@ -70,8 +70,13 @@ bitflags::bitflags! {
         const WRITE = sys::IBV_ACCESS_REMOTE_WRITE;
         /// Compare-and-swap and fetch-and-add.
         const ATOMIC = sys::IBV_ACCESS_REMOTE_ATOMIC;
-        /// The device may reorder its writes to this region (needs a fence of the program's own protocol).
-        const RELAXED_ORDERING = sys::IBV_ACCESS_RELAXED_ORDERING;
+    }
+}
+
+impl RemoteAccess {
+    /// Without bits that have no name here, and a meaning of their own to the device.
+    pub(crate) fn to_c(self) -> u32 {
+        self.intersection(Self::all()).bits()
     }
 }
 
@@ -85,7 +90,7 @@ bitflags::bitflags! {
 /// Requests name parts of it by [`slice`](Self::slice). [`into_buffer`](Self::into_buffer) deregisters, and gives the
 /// memory back.
 ///
-/// `Send` and `Sync`.
+/// `Send` and `Sync`, if its buffer is `Send`.
 ///
 /// # Examples
 ///
@@ -99,7 +104,7 @@ bitflags::bitflags! {
 /// let buffer: Vec<u8> = mr.into_buffer()?;
 /// # Ok::<(), ibv::Error>(())
 /// ```
-pub struct MemoryRegion<'a, K: Kind = Local, M: Buffer = Pages> {
+pub struct MemoryRegion<'a, K: RegionKind = Local, M: Buffer = Pages> {
     raw: Raw<sys::ibv_mr>,
     memory: ManuallyDrop<Memory<M>>,
     lkey: u32,
@@ -109,38 +114,29 @@ pub struct MemoryRegion<'a, K: Kind = Local, M: Buffer = Pages> {
     _kind: PhantomData<K>,
 }
 
-/// The memory of a buffer while it is registered. Dropping it makes the buffer again and drops that.
-struct Memory<M: Buffer>(ManuallyDrop<RawBuffer<M::Meta>>);
+/// A buffer taken apart. Dropping it leaks the memory.
+struct Memory<M: Buffer>(RawBuffer<M::Meta>);
 
 impl<M: Buffer> Memory<M> {
+    #[inline(always)]
     fn start(&self) -> *mut u8 {
         self.0.start.as_ptr()
     }
 
-    fn into_buffer(mut self) -> M {
-        // SAFETY: taken once, since `self` is forgotten.
-        let raw = unsafe { ManuallyDrop::take(&mut self.0) };
-        std::mem::forget(self);
-        // SAFETY: `raw` came from `into_raw`, and nothing else uses the memory: it was never registered, or its
-        // region is gone.
-        unsafe { M::from_raw(raw) }
-    }
-}
-
-impl<M: Buffer> Drop for Memory<M> {
-    fn drop(&mut self) {
-        // SAFETY: taken once: `into_buffer` forgets `self`.
-        let raw = unsafe { ManuallyDrop::take(&mut self.0) };
-        // SAFETY: as in `into_buffer`.
-        drop(unsafe { M::from_raw(raw) });
+    /// # Safety
+    ///
+    /// Nothing uses the memory: it was never registered, or its region is gone.
+    unsafe fn into_buffer(self) -> M {
+        // SAFETY: `self` came from `into_raw`, and is used up; the rest by the caller's promise.
+        unsafe { M::from_raw(self.0) }
     }
 }
 
 // SAFETY: the memory is owned like the buffer it came from, and a buffer may be dropped on another thread if it is
 // `Send`; the CPU's accesses by `&self` are atomic, so they may come from all threads.
-unsafe impl<K: Kind, M: Buffer + Send> Send for MemoryRegion<'_, K, M> {}
+unsafe impl<K: RegionKind, M: Buffer + Send> Send for MemoryRegion<'_, K, M> {}
 // SAFETY: as above; `&MemoryRegion` gives no access to the buffer itself.
-unsafe impl<K: Kind, M: Buffer + Send> Sync for MemoryRegion<'_, K, M> {}
+unsafe impl<K: RegionKind, M: Buffer + Send> Sync for MemoryRegion<'_, K, M> {}
 
 impl<'a, M: Buffer> MemoryRegion<'a, Local, M> {
     /// `ibv_reg_mr`—Registers `buffer` for requests of this side (`IBV_ACCESS_LOCAL_WRITE`).
@@ -161,21 +157,30 @@ impl<'a, M: Buffer> MemoryRegion<'a, Remote, M> {
     ///
     /// # Errors
     ///
-    /// As [`local`](MemoryRegion::local).
+    /// As [`local`](MemoryRegion::local); and [`Error::Invalid`] if `access` is empty.
+    #[doc(alias = "ibv_reg_mr")]
     pub fn remote(
         pd: impl Into<Parent<'a, ProtectionDomain<'a>>>,
         buffer: M,
         access: RemoteAccess,
     ) -> Result<Self, Refused<M>> {
-        Self::register(pd.into(), buffer, sys::IBV_ACCESS_LOCAL_WRITE | access.bits())
+        if access.is_empty() {
+            let error = Error::invalid(
+                "a remote region's access",
+                "empty",
+                "at least one right; else make a local one",
+            );
+            return Err(Refused::new(buffer, error));
+        }
+        Self::register(pd.into(), buffer, sys::IBV_ACCESS_LOCAL_WRITE | access.to_c())
     }
 }
 
-impl<'a, K: Kind, M: Buffer> MemoryRegion<'a, K, M> {
+impl<'a, K: RegionKind, M: Buffer> MemoryRegion<'a, K, M> {
     fn register(pd: Parent<'a, ProtectionDomain<'a>>, buffer: M, access: u32) -> Result<Self, Refused<M>> {
         let raw = buffer.into_raw();
         let (start, len) = (raw.start, raw.len);
-        let memory = Memory::<M>(ManuallyDrop::new(raw));
+        let memory = Memory::<M>(raw);
         let register = || {
             if len == 0 {
                 return Err(Error::invalid("the buffer's length", 0, "at least 1 byte"));
@@ -193,7 +198,8 @@ impl<'a, K: Kind, M: Buffer> MemoryRegion<'a, K, M> {
                 let (lkey, rkey) = unsafe { ((*raw.as_ptr()).lkey, (*raw.as_ptr()).rkey) };
                 Ok(Self { raw, memory: ManuallyDrop::new(memory), lkey, rkey, pd, _kind: PhantomData })
             }
-            Err(error) => Err(Refused::new(memory.into_buffer(), error)),
+            // SAFETY: never registered.
+            Err(error) => Err(Refused::new(unsafe { memory.into_buffer() }, error)),
         }
     }
 
@@ -212,7 +218,7 @@ impl<'a, K: Kind, M: Buffer> MemoryRegion<'a, K, M> {
     /// Address, length and key, to be told to peers.
     pub fn remote_region(&self) -> RemoteRegion
     where
-        K: Shared,
+        K: ForPeers,
     {
         RemoteRegion { addr: self.memory.start() as u64, len: self.len() as u64, rkey: self.rkey }
     }
@@ -220,7 +226,7 @@ impl<'a, K: Kind, M: Buffer> MemoryRegion<'a, K, M> {
     /// The key that peers name it by.
     pub fn rkey(&self) -> u32
     where
-        K: Shared,
+        K: ForPeers,
     {
         self.rkey
     }
@@ -234,7 +240,7 @@ impl<'a, K: Kind, M: Buffer> MemoryRegion<'a, K, M> {
     ///
     /// # Errors
     ///
-    /// [`RangeError`] if the range goes past the region's end, or is longer than 2³¹ bytes, the longest message.
+    /// [`RangeError`] if the range goes past the region's end, or is 2³¹ bytes or longer: a longer message takes several.
     #[inline]
     pub fn slice(&self, range: impl RangeBounds<usize>) -> Result<MrSlice<'_>, RangeError> {
         let (at, len) = check_range(range, self.len())?;
@@ -245,13 +251,13 @@ impl<'a, K: Kind, M: Buffer> MemoryRegion<'a, K, M> {
     ///
     /// # Errors
     ///
-    /// [`RangeError`] if the region is longer than 2³¹ bytes.
+    /// [`RangeError`] if the region is 2³¹ bytes or longer.
     #[inline]
     pub fn as_slice(&self) -> Result<MrSlice<'_>, RangeError> {
         self.slice(..)
     }
 
-    /// 8 bytes at offset `at` that an atomic or READ returns its result in.
+    /// 8 bytes at offset `at` that an atomic returns its result in.
     ///
     /// # Errors
     ///
@@ -272,7 +278,7 @@ impl<'a, K: Kind, M: Buffer> MemoryRegion<'a, K, M> {
         let from = self.bytes(at, to.len())?;
         // SAFETY: `bytes` says that the memory is there; `to` is exclusive and disjoint, since nobody has a reference
         // into a region.
-        unsafe { dma::copy(to.as_mut_ptr(), from, to.len()) };
+        unsafe { dma::copy_out(to.as_mut_ptr(), from, to.len()) };
         Ok(())
     }
 
@@ -285,7 +291,7 @@ impl<'a, K: Kind, M: Buffer> MemoryRegion<'a, K, M> {
     pub fn write(&self, at: usize, from: &[u8]) -> Result<(), RangeError> {
         let to = self.bytes(at, from.len())?;
         // SAFETY: as in `read`.
-        unsafe { dma::copy(to, from.as_ptr(), from.len()) };
+        unsafe { dma::copy_in(to, from.as_ptr(), from.len()) };
         Ok(())
     }
 
@@ -353,10 +359,10 @@ impl<'a, K: Kind, M: Buffer> MemoryRegion<'a, K, M> {
         }
         let mut this = ManuallyDrop::new(self);
         // SAFETY: deregistered, so nothing reaches the memory; taken once, since `this` is never dropped.
-        let memory = unsafe { ManuallyDrop::take(&mut this.memory) };
+        let buffer = unsafe { ManuallyDrop::take(&mut this.memory).into_buffer() };
         // SAFETY: as above; the domain must still be let go, and the rest (`raw`) has nothing left to do.
         unsafe { std::ptr::drop_in_place(&raw mut this.pd) };
-        Ok(memory.into_buffer())
+        Ok(buffer)
     }
 
     /// `ibv_dereg_mr`—Deregisters it and frees its memory, which dropping does as well.
@@ -379,18 +385,16 @@ impl<'a, K: Kind, M: Buffer> MemoryRegion<'a, K, M> {
     }
 }
 
-impl<K: Kind, M: Buffer> Drop for MemoryRegion<'_, K, M> {
+impl<K: RegionKind, M: Buffer> Drop for MemoryRegion<'_, K, M> {
     fn drop(&mut self) {
-        match self.raw.destroy() {
-            // SAFETY: deregistered, so nothing reaches the memory; dropped once, here.
-            Ok(()) => unsafe { ManuallyDrop::drop(&mut self.memory) },
-            // `raw` tries again and reports; the memory is not freed while the device may use it
-            Err(error) => tracing::error!(%error, len = self.len(), "a region's memory is leaked"),
+        if self.raw.destroy_or_leak() {
+            // SAFETY: deregistered, so nothing reaches the memory; taken once, here.
+            drop(unsafe { ManuallyDrop::take(&mut self.memory).into_buffer() });
         }
     }
 }
 
-impl<K: Kind, M: Buffer> fmt::Debug for MemoryRegion<'_, K, M> {
+impl<K: RegionKind, M: Buffer> fmt::Debug for MemoryRegion<'_, K, M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("MemoryRegion")
             .field("memory", &self.memory())

@@ -69,7 +69,7 @@ impl RemoteRegion {
     ///
     /// # Errors
     ///
-    /// [`RangeError`] if the range goes past the region's end, or is longer than 2³¹ bytes.
+    /// [`RangeError`] if the range goes past the region's end, or is 2³¹ bytes or longer.
     #[inline]
     pub fn slice(&self, range: impl RangeBounds<usize>) -> Result<RemoteSlice, RangeError> {
         let (at, len) = check_range(range, usize::try_from(self.len).unwrap_or(usize::MAX))?;

@@ -12,6 +12,13 @@ use crate::addr::{AddressVector, Endpoint, LocalPort, Mtu};
 use crate::error::Result;
 use crate::mr::RemoteAccess;
 
+// What is not said is what the `ibv_*_pingpong` programs have, but for the retry count: rxe takes 7 to mean for ever.
+const RD_ATOMIC: u8 = 1;
+const MIN_RNR_TIMER: u8 = 12;
+const TIMEOUT: u8 = 14;
+const RETRY_CNT: u8 = 6;
+const RNR_RETRY: u8 = 7;
+
 /// The attributes of one step.
 pub trait Attr: sealed::IntoChange {}
 
@@ -92,8 +99,7 @@ macro_rules! setter {
         }
     };
     (retry_cnt) => {
-        /// How often to send again before giving up, at most 7; 7 if not said. (Soft-RoCE takes 7 to mean for ever, so
-        /// give it 6 where a dead peer shall be noticed.)
+        /// How often to send again before giving up, at most 7; 6 if not said, since Soft-RoCE takes 7 to mean for ever.
         pub fn retry_cnt(mut self, count: u8) -> Self {
             self.0.retry_cnt(count);
             self
@@ -175,7 +181,7 @@ attrs! {
         pkey_index port qkey;
     /// RC, Init → Rtr.
     RcRtrAttr(path: &AddressVector => address, mtu: Mtu => path_mtu, dest_qpn: u32 => dest_qpn, rq_psn: u32 => rq_psn)
-        { max_dest_rd_atomic(1), min_rnr_timer(12) }
+        { max_dest_rd_atomic(RD_ATOMIC), min_rnr_timer(MIN_RNR_TIMER) }
         max_dest_rd_atomic min_rnr_timer access pkey_index alt_path;
     /// UC, Init → Rtr.
     UcRtrAttr(path: &AddressVector => address, mtu: Mtu => path_mtu, dest_qpn: u32 => dest_qpn, rq_psn: u32 => rq_psn) {}
@@ -184,7 +190,7 @@ attrs! {
     UdRtrAttr() {}
         pkey_index qkey;
     /// RC, Rtr → Rts.
-    RcRtsAttr(sq_psn: u32 => sq_psn) { timeout(14), retry_cnt(7), rnr_retry(7), max_rd_atomic(1) }
+    RcRtsAttr(sq_psn: u32 => sq_psn) { timeout(TIMEOUT), retry_cnt(RETRY_CNT), rnr_retry(RNR_RETRY), max_rd_atomic(RD_ATOMIC) }
         timeout retry_cnt rnr_retry max_rd_atomic access min_rnr_timer alt_path path_mig_state;
     /// UC, Rtr → Rts.
     UcRtsAttr(sq_psn: u32 => sq_psn) {}
@@ -228,7 +234,8 @@ impl PathMigState {
 
 /// All that takes an RC or UC queue pair from `Init` to `Rts`; see [`QueuePair::connect`](crate::QueuePair::connect).
 ///
-/// What is not said is as the `ibv_*_pingpong` programs have it, but for the MTU, which is the port's own.
+/// What is not said is as the `ibv_*_pingpong` programs have it, but for the MTU, which is the port's own, the hop
+/// limit, which is that of [`Grh::new`](crate::Grh::new), and the retry count, which is 6.
 #[derive(Clone, Copy, Debug)]
 #[must_use]
 pub struct Connection {
@@ -254,12 +261,12 @@ impl Connection {
             peer,
             mtu: local.mtu,
             sl: 0,
-            max_dest_rd_atomic: 1,
-            max_rd_atomic: 1,
-            min_rnr_timer: 12,
-            timeout: 14,
-            retry_cnt: 7,
-            rnr_retry: 7,
+            max_dest_rd_atomic: RD_ATOMIC,
+            max_rd_atomic: RD_ATOMIC,
+            min_rnr_timer: MIN_RNR_TIMER,
+            timeout: TIMEOUT,
+            retry_cnt: RETRY_CNT,
+            rnr_retry: RNR_RETRY,
         }
     }
 
@@ -275,9 +282,15 @@ impl Connection {
         self
     }
 
-    /// READs and atomics under way at once: `ours` towards the peer, `theirs` answered here.
-    pub fn rd_atomic(mut self, ours: u8, theirs: u8) -> Self {
-        (self.max_rd_atomic, self.max_dest_rd_atomic) = (ours, theirs);
+    /// As [`RcRtsAttr::max_rd_atomic`].
+    pub fn max_rd_atomic(mut self, count: u8) -> Self {
+        self.max_rd_atomic = count;
+        self
+    }
+
+    /// As [`RcRtrAttr::max_dest_rd_atomic`].
+    pub fn max_dest_rd_atomic(mut self, count: u8) -> Self {
+        self.max_dest_rd_atomic = count;
         self
     }
 
@@ -293,9 +306,15 @@ impl Connection {
         self
     }
 
-    /// As [`RcRtsAttr::retry_cnt`] (which tells why 6 can be better than 7) and [`RcRtsAttr::rnr_retry`].
-    pub fn retries(mut self, retry_cnt: u8, rnr_retry: u8) -> Self {
-        (self.retry_cnt, self.rnr_retry) = (retry_cnt, rnr_retry);
+    /// As [`RcRtsAttr::retry_cnt`].
+    pub fn retry_cnt(mut self, count: u8) -> Self {
+        self.retry_cnt = count;
+        self
+    }
+
+    /// As [`RcRtsAttr::rnr_retry`].
+    pub fn rnr_retry(mut self, count: u8) -> Self {
+        self.rnr_retry = count;
         self
     }
 

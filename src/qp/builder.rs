@@ -120,7 +120,7 @@ impl<'a, T: Transport> QueuePairBuilder<'a, T, Basic> {
     /// # Errors
     ///
     /// [`Error::Limit`] if the device can't have queues of that size; [`Error::Invalid`] for 0 elements;
-    /// [`Error::CqRoom`] if they could overrun a completion queue; [`Error::OtherContext`]; [`Error::PostingKind`];
+    /// [`Error::CqRoom`] if they could overrun a completion queue; [`Error::OtherContext`];
     /// [`Error::Verb`] with EINVAL if the sizes do not go together on this device (inline data, mostly), ENOMEM,
     /// EOPNOTSUPP if it lacks the transport.
     #[doc(alias = "ibv_create_qp")]
@@ -236,12 +236,6 @@ impl<'a, T: Transport, B: Backend> QueuePairBuilder<'a, T, B> {
         self
     }
 
-    /// How many entries the queues will claim of the send and the receive completion queue (of one, if they are the
-    /// same, both): what to make those with, at least.
-    pub fn cq_entries(&self) -> (u32, u32) {
-        B::cq_entries::<T>(&self.caps)
-    }
-
     fn check(&self) -> Result<()> {
         let ctx = self.pd.context();
         ctx.check_same(self.send_cq.context(), "send completion queue")?;
@@ -267,51 +261,43 @@ impl<'a, T: Transport, B: Backend> QueuePairBuilder<'a, T, B> {
     ) -> Result<QueuePair<'a, T, Reset, B>> {
         self.check()?;
         self.pd.claim(Posting::Borrowed)?;
-        let (send_needed, recv_needed) = self.cq_entries();
+        let (send_needed, recv_needed) = B::cq_entries::<T>(&self.caps);
         let mut send = Share::new(self.send_cq.clone(), send_needed)?;
-        let mut recv = match Share::new(self.recv_cq.clone(), recv_needed) {
-            Ok(recv) => recv,
-            Err(error) => {
-                send.withdraw();
-                return Err(error);
-            }
-        };
+        let mut recv = Share::new(self.recv_cq.clone(), recv_needed)?;
         let (qp, cap) = create(&self);
         // SAFETY: `qp` is new, or null with errno set.
-        let raw = unsafe { Raw::new(verb, qp, || format!("{}, {:?}", T::NAME, self.caps)) };
-        let made = raw.and_then(|raw| {
-            let mut limits = Limits {
-                context: self.pd.context().as_ptr(),
-                max_send_sge: cap.max_send_sge,
-                max_recv_sge: cap.max_recv_sge,
-                max_inline: cap.max_inline_data,
-            };
-            let mut depths = Depths { send: cap.max_send_wr, recv: cap.max_recv_wr };
-            let (queues, link) = accept(raw.as_non_null(), &mut limits, &mut depths)?;
+        let mut raw = unsafe { Raw::new(verb, qp, || format!("{}, {:?}", T::NAME, self.caps)) }?;
+        let mut limits = Limits {
+            context: self.pd.context().as_ptr(),
+            max_send_sge: cap.max_send_sge,
+            max_recv_sge: cap.max_recv_sge,
+            max_inline: cap.max_inline_data as usize,
+        };
+        let mut depths = Depths { send: cap.max_send_wr, recv: cap.max_recv_wr };
+        let accepted = accept(raw.as_non_null(), &mut limits, &mut depths).and_then(|(queues, link)| {
             // a provider that tells its real sizes may have made larger rings than were counted on
-            if let Err(error) = send.grow(depths.send).and_then(|()| recv.grow(depths.recv)) {
-                link.retired();
-                // before what it was made in
-                drop(raw);
-                return Err(error);
+            match send.grow(depths.send).and_then(|()| recv.grow(depths.recv)) {
+                Ok(()) => Ok((queues, link)),
+                Err(error) => {
+                    link.retired();
+                    // before what it was made in
+                    if !raw.destroy_or_leak() {
+                        send.keep_for_ever();
+                        recv.keep_for_ever();
+                    }
+                    Err(error)
+                }
             }
-            Ok((raw, limits, queues, link))
         });
-        match made {
-            Ok((raw, limits, queues, link)) => Ok(QueuePair {
-                qp: raw.as_non_null(),
-                limits,
-                queues,
-                core: Arc::new(QpCore::new(raw, link, send, recv, self.pd)),
-                _is: PhantomData,
-                _invariant: PhantomData,
-            }),
-            Err(error) => {
-                send.withdraw();
-                recv.withdraw();
-                Err(error)
-            }
-        }
+        let (queues, link) = accepted?;
+        Ok(QueuePair {
+            qp: raw.as_non_null(),
+            limits,
+            queues,
+            core: Arc::new(QpCore::new(raw, link, send, recv, self.pd)),
+            _is: PhantomData,
+            _invariant: PhantomData,
+        })
     }
 }
 

@@ -43,8 +43,7 @@ impl Change {
     }
 
     pub(super) fn access(&mut self, access: RemoteAccess) {
-        // relaxed ordering is a region's matter
-        self.attr.qp_access_flags = access.difference(RemoteAccess::RELAXED_ORDERING).bits();
+        self.attr.qp_access_flags = access.to_c();
         self.mask |= sys::IBV_QP_ACCESS_FLAGS;
     }
 
@@ -78,10 +77,12 @@ impl Change {
         self.mask |= sys::IBV_QP_CUR_STATE;
     }
 
-    /// With the state to go to, checked: ready for the verb.
-    pub(super) fn to(mut self, state: QpState) -> Result<(sys::ibv_qp_attr, u32)> {
-        self.attr.qp_state = state.0;
-        self.mask |= sys::IBV_QP_STATE;
+    /// With the state to go to, if it is not to stay, checked: ready for the verb.
+    pub(super) fn to(mut self, state: Option<QpState>) -> Result<(sys::ibv_qp_attr, u32)> {
+        if let Some(state) = state {
+            self.attr.qp_state = state.0;
+            self.mask |= sys::IBV_QP_STATE;
+        }
         let Self { attr, mask } = self;
         let checks: [(u32, &'static str, u32, u32); 10] = [
             (sys::IBV_QP_DEST_QPN, "the peer's QPN", attr.dest_qp_num, 0xff_ffff),

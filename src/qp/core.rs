@@ -22,6 +22,9 @@ use crate::parent::Parent;
 use crate::pd::ProtectionDomain;
 use crate::raw::{Raw, check};
 
+/// Every bit of `enum ibv_qp_attr_mask` up to `IBV_QP_DEST_QPN`. (The rate limit, which comes after, is not for all.)
+const ALL_ATTRIBUTES: c_int = ((sys::IBV_QP_DEST_QPN << 1) - 1) as c_int;
+
 /// A completion queue with what was promised of its [room](crate::cq::Room).
 pub(super) struct Share<'a, K: CqKind> {
     cq: Parent<'a, CompletionQueue<'a, K>>,
@@ -41,13 +44,21 @@ impl<'a, K: CqKind> Share<'a, K> {
         Ok(())
     }
 
-    /// No queue pair came of it.
-    pub(super) fn withdraw(self) {
-        self.cq.room().withdraw(self.promised);
+    /// The queue pair is destroyed, after it may have completed something.
+    fn leave_behind(&mut self) {
+        self.cq.room().leave_behind(std::mem::take(&mut self.promised));
     }
 
-    fn leave_behind(&self) {
-        self.cq.room().leave_behind(self.promised);
+    /// The queue pair is leaked, and may complete requests for ever.
+    pub(super) fn keep_for_ever(&mut self) {
+        self.promised = 0;
+    }
+}
+
+impl<K: CqKind> Drop for Share<'_, K> {
+    /// No queue pair came of it.
+    fn drop(&mut self) {
+        self.cq.room().withdraw(self.promised);
     }
 }
 
@@ -85,12 +96,22 @@ impl<'a, B: Backend> QpCore<'a, B> {
         unsafe { (*self.raw.as_ptr()).qp_num }
     }
 
-    /// `ibv_modify_qp` to `state`.
+    /// `ibv_modify_qp` to another state.
     pub(super) fn modify(&self, from: QpState, to: QpState, change: Change) -> Result<()> {
+        self.call_modify(change, Some(to), || format!("{from} to {to}, {change:?}"))
+    }
+
+    /// `ibv_modify_qp` without a state: naming the present one is not the same everywhere (in SQD, Linux 6.12 starts to
+    /// drain again).
+    pub(super) fn modify_in_place(&self, state: QpState, change: Change) -> Result<()> {
+        self.call_modify(change, None, || format!("in {state}, {change:?}"))
+    }
+
+    fn call_modify(&self, change: Change, to: Option<QpState>, asked: impl FnOnce() -> String) -> Result<()> {
         let (mut attr, mask) = change.to(to)?;
         // SAFETY: alive; `attr` is only read.
         let result = unsafe { sys::ibv_modify_qp(self.raw.as_ptr(), &raw mut attr, mask as c_int) };
-        check("ibv_modify_qp", result, || format!("{from} to {to}, {change:?}"))
+        check("ibv_modify_qp", result, asked)
     }
 
     /// `ibv_query_qp`.
@@ -98,7 +119,7 @@ impl<'a, B: Backend> QpCore<'a, B> {
         let (mut attr, mut init) = (sys::ibv_qp_attr::default(), sys::ibv_qp_init_attr::default());
         // SAFETY: alive; both structs are ours to write. The mask is a hint, so all is asked for.
         let result =
-            unsafe { sys::ibv_query_qp(self.raw.as_ptr(), &raw mut attr, 0x1ff_ffff, &raw mut init) };
+            unsafe { sys::ibv_query_qp(self.raw.as_ptr(), &raw mut attr, ALL_ATTRIBUTES, &raw mut init) };
         check("ibv_query_qp", result, String::new)?;
         Ok((attr, init))
     }
@@ -113,19 +134,24 @@ impl<'a, B: Backend> QpCore<'a, B> {
         }
         self.link.retired();
         self.raw.destroy()?;
+        self.leave_behind();
+        Ok(())
+    }
+
+    fn leave_behind(&mut self) {
         self.send.leave_behind();
         self.recv.leave_behind();
         self.link.destroyed();
-        Ok(())
     }
 }
 
 impl<B: Backend> Drop for QpCore<'_, B> {
     fn drop(&mut self) {
         if let Err(error) = self.destroy() {
-            // its entries stay promised, since it may complete requests for ever
+            tracing::error!(%error, qp_num = self.qp_num(), "a queue pair could not be destroyed and is leaked");
             self.raw.leak();
-            tracing::error!(%error, qp_num = self.qp_num(), "a queue pair could not be destroyed");
+            self.send.keep_for_ever();
+            self.recv.keep_for_ever();
         }
     }
 }

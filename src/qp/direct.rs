@@ -62,6 +62,12 @@ impl<'a, T: Transport> QueuePairBuilder<'a, T, Direct> {
         Self::of(pd.into(), send_cq.into(), recv_cq.into())
     }
 
+    /// How many entries the queues will claim of the send and the receive completion queue (of one, if they are the
+    /// same, both): what to make those with, at least.
+    pub fn cq_entries(&self) -> (u32, u32) {
+        Direct::cq_entries::<T>(&self.caps)
+    }
+
     /// `mlx5dv_create_qp`—Makes it, in a thread domain of its own, and takes its queues over.
     ///
     /// # Errors
@@ -97,7 +103,7 @@ impl<'a, T: Transport> QueuePairBuilder<'a, T, Direct> {
             },
             |qp, limits, depths| {
                 if !T::DATAGRAM {
-                    limits.max_inline = limits.max_inline.max(mlx5::SHORT_INLINE as u32);
+                    limits.max_inline = limits.max_inline.max(mlx5::SHORT_INLINE);
                 }
                 // SAFETY: just made; the queues lie beside the core that owns it, and are used by `&mut` on both.
                 let taken = unsafe { mlx5::take(qp) }?;

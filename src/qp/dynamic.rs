@@ -2,13 +2,14 @@
 
 use std::fmt;
 
-use super::attr::{Attr, Connection, change_of};
+use super::attr::{Connection, change_of};
 use super::change::Change;
 use super::state::{QpState, Rts, State};
 use super::transport::{Connected, Datagram, Transport};
 use super::{Backend, Basic, Extended, QpAttr, QueuePair, Verbs};
+use crate::addr::{Endpoint, LocalPort};
 use crate::error::{CloseError, Error, Result};
-use crate::wr::{PostError, Recv, Scatter, SendRequest};
+use crate::wr::{PostError, Prepared, Recv, Scatter, SendRequest};
 
 /// A [`QueuePair`] whose state is a value: transitions take `&mut self`, and what its state does not allow is an error
 /// at run time. Posting costs one comparison more.
@@ -62,6 +63,16 @@ impl<'a, T: Transport, B: Backend> DynQueuePair<'a, T, B> {
         self.qp.qp_num()
     }
 
+    /// As [`QueuePair::endpoint`].
+    pub fn endpoint(&self, local: &LocalPort, psn: u32) -> Endpoint {
+        self.qp.endpoint(local, psn)
+    }
+
+    /// As [`QueuePair::max_inline`].
+    pub fn max_inline(&self) -> u32 {
+        self.qp.max_inline()
+    }
+
     /// As [`QueuePair::query`].
     ///
     /// # Errors
@@ -77,7 +88,10 @@ impl<'a, T: Transport, B: Backend> DynQueuePair<'a, T, B> {
     ///
     /// [`Error::Invalid`] in another state, and those of [`QueuePair::init`].
     pub fn init(&mut self, attr: T::Init) -> Result<()> {
-        self.step(QpState::RESET, QpState::INIT, &attr)
+        if self.state != QpState::RESET {
+            return Err(Error::invalid("the queue pair's state", self.state, "RESET: call `reset` first"));
+        }
+        self.go(QpState::INIT, change_of(&attr))
     }
 
     /// As [`QueuePair::reset`]: from every state.
@@ -111,26 +125,21 @@ impl<'a, T: Transport, B: Backend> DynQueuePair<'a, T, B> {
         self.qp.close().map_err(|refused| refused.map(|qp| Self { qp, state }))
     }
 
-    fn step(&mut self, from: QpState, to: QpState, attr: &impl Attr) -> Result<()> {
-        if self.state != from {
-            let expected = match from {
-                QpState::RESET => "RESET: call `reset` first",
-                _ => "INIT: call `init` first",
-            };
-            return Err(Error::invalid("the queue pair's state", self.state, expected));
-        }
-        self.go(to, change_of(attr))
-    }
-
     fn go(&mut self, to: QpState, change: Change) -> Result<()> {
         self.qp.change(self.state, to, change)?;
         self.state = to;
         Ok(())
     }
 
-    fn rtr_then_rts(&mut self, rtr: &T::Rtr, rts: &T::Rts) -> Result<()> {
-        self.step(QpState::INIT, QpState::RTR, rtr)?;
-        self.go(QpState::RTS, change_of(rts)).inspect_err(|_| {
+    /// Both steps, or back to RESET, as with the state in the type.
+    fn rtr_then_rts(&mut self, rtr: Result<T::Rtr>, rts: &T::Rts) -> Result<()> {
+        if self.state != QpState::INIT {
+            return Err(Error::invalid("the queue pair's state", self.state, "INIT: call `init` first"));
+        }
+        let done = rtr
+            .and_then(|rtr| self.go(QpState::RTR, change_of(&rtr)))
+            .and_then(|()| self.go(QpState::RTS, change_of(rts)));
+        done.inspect_err(|_| {
             if let Err(error) = self.reset() {
                 tracing::error!(%error, "a queue pair could not be reset after a failed transition");
             }
@@ -158,10 +167,9 @@ impl<T: Connected, B: Backend> DynQueuePair<'_, T, B> {
     ///
     /// # Errors
     ///
-    /// [`Error::Invalid`] in another state, and those of [`QueuePair::connect`]. If the last step fails it is in RESET
-    /// afterwards; [`state`](Self::state) tells.
+    /// [`Error::Invalid`] in another state, and those of [`QueuePair::connect`], after which it is in RESET.
     pub fn connect(&mut self, connection: &Connection) -> Result<()> {
-        self.rtr_then_rts(&T::rtr(connection)?, &T::rts(connection))
+        self.rtr_then_rts(T::rtr(connection), &T::rts(connection))
     }
 }
 
@@ -172,7 +180,7 @@ impl<T: Datagram, B: Backend> DynQueuePair<'_, T, B> {
     ///
     /// As [`connect`](DynQueuePair::connect).
     pub fn activate(&mut self, psn: u32) -> Result<()> {
-        self.rtr_then_rts(&T::rtr(), &T::rts(psn))
+        self.rtr_then_rts(Ok(T::rtr()), &T::rts(psn))
     }
 }
 
@@ -184,10 +192,32 @@ impl<'a, T: Transport> DynQueuePair<'a, T, Basic> {
     /// [`PostError::WrongState`] in another state, and those of [`QueuePair::post`].
     #[inline]
     pub fn post<R: SendRequest<'a, T>>(&self, request: R) -> Result<(), PostError> {
-        if self.state != QpState::RTS {
-            return Err(PostError::WrongState { state: self.state });
+        self.ready()?.post(request)
+    }
+
+    /// As [`QueuePair::post_prepared`]: in RTS. What it posts was prepared by [`ready`](Self::ready)`()?.prepare(..)`, or
+    /// before the queue pair came here.
+    ///
+    /// # Errors
+    ///
+    /// As [`post`](Self::post).
+    #[inline]
+    pub fn post_prepared(&self, request: &Prepared<'a, T>) -> Result<(), PostError> {
+        self.ready()?.post_prepared(request)
+    }
+
+    /// The queue pair as one in RTS, for everything that those can do by `&self`.
+    ///
+    /// # Errors
+    ///
+    /// [`PostError::WrongState`] in another state.
+    #[inline]
+    pub fn ready(&self) -> Result<&QueuePair<'a, T, Rts, Basic>, PostError> {
+        if self.state == QpState::RTS {
+            Ok(&self.qp)
+        } else {
+            Err(PostError::WrongState { state: self.state })
         }
-        self.qp.post(request)
     }
 }
 

@@ -33,7 +33,7 @@ pub use builder::{QpCaps, QueuePairBuilder};
 pub use dynamic::DynQueuePair;
 pub use post::{PostRecv, PostSend};
 pub use state::QpState;
-pub use transport::{Atomics, Connected, Datagram, Rc, RdmaRead, RdmaWrite, Transport, Uc, Ud};
+pub use transport::{Atomics, Connected, Datagram, Rc, RdmaRead, RdmaWrite, Transport, Uc, Ud, Unreliable};
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -240,7 +240,7 @@ impl<'a, T: Transport, S: State, B: Backend> QueuePair<'a, T, S, B> {
 
     /// How many bytes of [`Inline`](crate::Inline) data a request can carry: at least what was asked for.
     pub fn max_inline(&self) -> u32 {
-        self.limits.max_inline
+        self.limits.max_inline as u32
     }
 
     /// `ibv_query_qp`—What it really is: its state may have become another than its type says.
@@ -261,6 +261,7 @@ impl<'a, T: Transport, S: State, B: Backend> QueuePair<'a, T, S, B> {
     /// [`CloseError`] with the queue pair, with EBUSY if it is still attached to a multicast group.
     #[doc(alias = "ibv_destroy_qp")]
     pub fn close(mut self) -> Result<(), CloseError<Self>> {
+        // nobody else holds the core yet; what will must let the queue pair live
         match Arc::get_mut(&mut self.core).map_or(Ok(()), QpCore::destroy) {
             Ok(()) => Ok(()),
             Err(error) => Err(Refused::new(self, error)),
@@ -350,9 +351,14 @@ impl QpAttr {
         self.attr.port_num
     }
 
-    /// Retries left to it: `retry_cnt`, `rnr_retry`.
-    pub fn retries(&self) -> (u8, u8) {
-        (self.attr.retry_cnt, self.attr.rnr_retry)
+    /// How often it sends again when no acknowledgement comes.
+    pub fn retry_cnt(&self) -> u8 {
+        self.attr.retry_cnt
+    }
+
+    /// How often it tries again when the peer has no receive posted; 7 means for ever.
+    pub fn rnr_retry(&self) -> u8 {
+        self.attr.rnr_retry
     }
 }
 

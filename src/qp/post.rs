@@ -15,7 +15,7 @@ use super::state::{CanPostRecv, CanPostSend, Rts, State};
 use super::transport::Transport;
 use super::{Backend, Basic, Extended, QueuePair, Verbs};
 use crate::wr::{
-    Batch, BatchStorage, PostError, Prepared, Recv, RecvBatch, RecvStorage, Scatter, SendRequest,
+    Batch, BatchStorage, Keepable, PostError, Prepared, Recv, RecvBatch, RecvStorage, Scatter, SendRequest,
     post_extended, post_recv, post_send,
 };
 
@@ -109,20 +109,23 @@ impl<'a, T: Transport, S: State> QueuePair<'a, T, S, Basic> {
         unsafe { Batch::new(self.qp, &self.limits, storage) }
     }
 
-    /// Builds a request once, to be posted many times.
+    /// Builds a request once, to be posted many times. An address handle in it must live as long as the queue pair.
     ///
     /// # Errors
     ///
     /// Those [`PostError`]s that need no device.
-    pub fn prepare<R: SendRequest<'a, T>>(&self, request: R) -> Result<Prepared<'a, T>, PostError> {
-        Prepared::new(&self.limits, &request)
+    pub fn prepare<R: SendRequest<'a, T> + Keepable<'a>>(
+        &self,
+        request: R,
+    ) -> Result<Prepared<'a, T>, PostError> {
+        Prepared::new(self.qp, &self.limits, &request)
     }
 
-    /// `ibv_post_send`—Posts a request that was built before.
+    /// `ibv_post_send`—Posts a request that was built before, by this queue pair.
     ///
     /// # Errors
     ///
-    /// As [`post`](Self::post).
+    /// As [`post`](Self::post); and [`PostError::OtherQueuePair`].
     #[inline(always)]
     pub fn post_prepared(&self, request: &Prepared<'a, T>) -> Result<(), PostError>
     where

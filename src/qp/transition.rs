@@ -8,7 +8,7 @@ use super::attr::{Connection, change_of};
 use super::change::Change;
 use super::link::Link;
 use super::state::{CanFail, Error, Init, Is, QpState, Reset, Rtr, Rts, Sqd, State};
-use super::transport::{Connected, Datagram, Transport};
+use super::transport::{Connected, Datagram, Transport, Unreliable};
 use super::{Backend, QueuePair};
 use crate::error::{Refused, Result, TransitionError};
 
@@ -43,7 +43,7 @@ impl<'a, T: Transport, S: State, B: Backend> QueuePair<'a, T, S, B> {
     }
 
     fn stay(&self, change: Change) -> Result<()> {
-        self.core.modify(S::STATE, S::STATE, change)
+        self.core.modify_in_place(S::STATE, change)
     }
 
     /// `ibv_modify_qp`, any state → RESET—Forgets everything outstanding: it will never complete.
@@ -177,8 +177,8 @@ impl<'a, T: Transport, S: State, B: Backend> QueuePair<'a, T, S, B> {
 
     /// `ibv_modify_qp`, RTS → SQD—Lets the send queue run dry: what has started goes on, what has not waits.
     ///
-    /// With `notify`, the context raises `IBV_EVENT_SQ_DRAINED` when nothing is under way any more;
-    /// [`QpAttr::is_draining`](crate::QpAttr::is_draining) tells as well. Until then the device may refuse to
+    /// [`QpAttr::is_draining`](crate::QpAttr::is_draining) tells when nothing is under way any more; with `notify`, the
+    /// device raises `IBV_EVENT_SQ_DRAINED` then, which this crate has no way to read yet. Until then the device may refuse to
     /// [change](Self::modify_drained), [resume](Self::resume) or [reset](Self::reset) it.
     ///
     /// # Errors
@@ -201,6 +201,7 @@ impl<'a, T: Transport, S: State, B: Backend> QueuePair<'a, T, S, B> {
     pub fn resume_after_send_error(&mut self) -> Result<()>
     where
         S: Is<Rts>,
+        T: Unreliable,
     {
         // some drivers (rxe) believe the current state that they are told, and would revive a dead queue pair
         let state = self.query()?.state();
@@ -208,14 +209,14 @@ impl<'a, T: Transport, S: State, B: Backend> QueuePair<'a, T, S, B> {
             return Err(crate::Error::invalid("the queue pair's state", state, "SQE, after a failed send"));
         }
         let mut change = Change::default();
-        // on RC it never happens, and the kernel's table has no attribute for it
-        if T::QP_TYPE != ibv_sys::IBV_QPT_RC {
-            change.current_state(QpState::SQE);
-        }
+        change.current_state(QpState::SQE);
         self.core.modify(QpState::SQE, QpState::RTS, change)
     }
 
-    /// `ibv_modify_qp`, SQD → SQD—Changes attributes of the drained queue pair, such as the path.
+    /// `ibv_modify_qp`, SQD → SQD—Changes attributes of the drained queue pair, such as the path. The device may
+    /// [drain](crate::QpAttr::is_draining) it once more.
+    ///
+    /// Linux refuses a new path (`address`) on UC: it adds the port, which it does not allow there.
     ///
     /// # Errors
     ///

@@ -80,6 +80,16 @@ pub trait RdmaRead: Transport {}
 )]
 pub trait Atomics: Transport {}
 
+/// A transport on which a failed send stops the send queue alone (state SQE).
+#[diagnostic::on_unimplemented(
+    message = "a failed send moves a {Self} queue pair to the error state, not to SQE",
+    label = "lead it back by `qp.reset()?` and onwards"
+)]
+pub trait Unreliable: Transport {}
+
+impl Unreliable for Uc {}
+impl Unreliable for Ud {}
+
 mod sealed {
     pub trait Sealed {}
     impl Sealed for super::Rc {}

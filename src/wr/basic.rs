@@ -2,13 +2,15 @@
 //!
 //! # Safety
 //!
-//! Only the fields that a request has are written, and the provider reads no others: which ones those are follows
-//! from the opcode (`man ibv_post_send`). `imm_data` is always written, since providers copy it before they look.
+//! Only the fields that a request has are written: which ones those are follows from the opcode (`man ibv_post_send`).
+//! Some providers copy others as well (rxe and siw the remote address of a SEND), but do nothing with them; to Rust
+//! they stay uninitialised, and are not read. `imm_data` is always written, since providers copy it before they look.
 
 #![expect(unsafe_code, reason = "the Safety section above")]
 
 use std::ffi::c_int;
 use std::mem::MaybeUninit;
+use std::ops::Range;
 use std::ptr::{NonNull, null_mut};
 
 use ibv_sys as sys;
@@ -25,7 +27,6 @@ use crate::qp::Transport;
 pub(super) struct Slot<'s, D> {
     pub(super) wr: &'s mut MaybeUninit<sys::ibv_send_wr>,
     pub(super) data: D,
-    pub(super) limits: &'s Limits,
 }
 
 /// Where the elements of a request are kept while the provider may read them.
@@ -121,12 +122,11 @@ impl<D: Elements> Encode for Slot<'_, D> {
     }
 
     #[inline(always)]
-    fn ud(self, to: &Address<'_>) -> Result<Self, PostError> {
-        self.limits.address(to)?;
+    fn ud(self, to: &Address<'_>) -> Self {
         set!(self.wr, wr.ud.ah = to.ah.as_ptr());
         set!(self.wr, wr.ud.remote_qpn = to.qpn);
         set!(self.wr, wr.ud.remote_qkey = to.qkey);
-        Ok(self)
+        self
     }
 
     #[inline(always)]
@@ -137,14 +137,12 @@ impl<D: Elements> Encode for Slot<'_, D> {
 
     #[inline(always)]
     fn slices(self, data: &[MrSlice<'_>]) -> Result<(), PostError> {
-        self.limits.send_sges(data.len())?;
         set_elements(self.wr, self.data.many(MrSlice::as_sges(data))?, data.len());
         Ok(())
     }
 
     #[inline(always)]
     fn inline(self, data: &[u8]) -> Result<(), PostError> {
-        self.limits.inline(data.len())?;
         set_elements(self.wr, self.data.inline(data), 1);
         Ok(())
     }
@@ -183,28 +181,44 @@ pub(crate) unsafe fn post_send<'a, T: Transport, R: SendRequest<'a, T>>(
     request: &R,
 ) -> Result<(), PostError> {
     let (mut wr, mut sge) = (MaybeUninit::uninit(), MaybeUninit::uninit());
-    request.encode(Slot { wr: &mut wr, data: OnStack(&mut sge), limits })?;
+    request.check(limits)?;
+    // SAFETY: just checked.
+    unsafe { request.encode(Slot { wr: &mut wr, data: OnStack(&mut sge) }) }?;
     // SAFETY: one encoded request, whose elements live until this function returns; the rest by the caller's promise.
-    unsafe { post_send_list(qp, wr.as_mut_ptr(), 1, size_of::<sys::ibv_send_wr>()) }
+    unsafe { post_one_send(qp, wr.as_mut_ptr()) }
+}
+
+/// `ibv_post_send` of one encoded request.
+///
+/// # Safety
+///
+/// As [`post_send`].
+#[inline(always)]
+pub(super) unsafe fn post_one_send(
+    qp: NonNull<sys::ibv_qp>,
+    wr: *mut sys::ibv_send_wr,
+) -> Result<(), PostError> {
+    // SAFETY: by the caller's promise; a list of one.
+    unsafe { post_send_list(qp, wr, wr.wrapping_add(1), size_of::<sys::ibv_send_wr>()) }
 }
 
 /// `ibv_post_send` of a list.
 ///
 /// # Safety
 ///
-/// As [`post_send`]; `first` heads a list of `count` encoded requests that stand in order, `stride` bytes
-/// apart.
+/// As [`post_send`]; `first` heads a list of encoded requests that stand in order, `stride` bytes apart, and end
+/// before `end`.
 #[inline(always)]
 pub(super) unsafe fn post_send_list(
     qp: NonNull<sys::ibv_qp>,
     first: *mut sys::ibv_send_wr,
-    count: usize,
+    end: *const sys::ibv_send_wr,
     stride: usize,
 ) -> Result<(), PostError> {
     let mut bad = null_mut();
     // SAFETY: by the caller's promise; `bad` is ours.
     let result = unsafe { sys::ibv_post_send(qp.as_ptr(), first, &raw mut bad) };
-    if result == 0 { Ok(()) } else { Err(refused(result, bad.addr(), first.addr(), count, stride)) }
+    if result == 0 { Ok(()) } else { Err(refused(result, bad.addr(), first.addr()..end.addr(), stride)) }
 }
 
 /// `ibv_post_recv` of one request.
@@ -218,12 +232,12 @@ pub(crate) unsafe fn post_recv<'a, D: Scatter<'a>>(
     limits: &Limits,
     request: &Recv<D>,
 ) -> Result<(), PostError> {
-    let (id, into) = request.parts();
+    let Recv { id, into } = request;
+    into.check_recv(limits)?;
     let sges = MrSlice::as_sges(into.slices());
-    limits.recv_sges(sges.len())?;
-    let mut wr = recv_wr(id, sges);
+    let mut wr = recv_wr(*id, sges);
     // SAFETY: one request, whose elements live until this function returns; the rest by the caller's promise.
-    unsafe { post_recv_list(qp, &raw mut wr, 1, size_of::<sys::ibv_recv_wr>()) }
+    unsafe { post_recv_list(qp, &raw mut wr, (&raw const wr).wrapping_add(1), size_of::<sys::ibv_recv_wr>()) }
 }
 
 /// The C form of a receive; `sges` must live until it was posted.
@@ -246,22 +260,23 @@ pub(super) fn recv_wr(id: u64, sges: &[sys::ibv_sge]) -> sys::ibv_recv_wr {
 pub(super) unsafe fn post_recv_list(
     qp: NonNull<sys::ibv_qp>,
     first: *mut sys::ibv_recv_wr,
-    count: usize,
+    end: *const sys::ibv_recv_wr,
     stride: usize,
 ) -> Result<(), PostError> {
     let mut bad = null_mut();
     // SAFETY: by the caller's promise; `bad` is ours.
     let result = unsafe { sys::ibv_post_recv(qp.as_ptr(), first, &raw mut bad) };
-    if result == 0 { Ok(()) } else { Err(refused(result, bad.addr(), first.addr(), count, stride)) }
+    if result == 0 { Ok(()) } else { Err(refused(result, bad.addr(), first.addr()..end.addr(), stride)) }
 }
 
 /// How far a refused list got: `bad` is the address of the first request that was not posted, if the provider set it.
-/// Anything that is no request of the list tells nothing.
+/// Anything that is no request of the `list` tells nothing.
 #[cold]
-fn refused(errno: c_int, bad: usize, first: usize, count: usize, stride: usize) -> PostError {
-    let accepted = bad
-        .checked_sub(first)
-        .filter(|offset| offset % stride == 0 && offset / stride < count)
-        .and_then(|offset| u32::try_from(offset / stride).ok());
+fn refused(errno: c_int, bad: usize, list: Range<usize>, stride: usize) -> PostError {
+    let accepted = Some(bad)
+        .filter(|bad| list.contains(bad))
+        .map(|bad| bad - list.start)
+        .filter(|offset| offset.checked_rem(stride) == Some(0))
+        .and_then(|offset| u32::try_from(offset.checked_div(stride)?).ok());
     PostError::device(errno, accepted)
 }

@@ -92,15 +92,15 @@ impl<'l, W: Link, const S: usize> List<'l, W, S> {
         Ok(())
     }
 
-    /// The head of the finished list, or `None` if it is empty.
+    /// The head of the finished list and its end, or `None` if it is empty.
     #[inline(always)]
-    fn finish(&mut self) -> Option<*mut W> {
+    fn finish(&mut self) -> Option<(*mut W, *const W)> {
         if self.at == self.first {
             return None;
         }
         // SAFETY: the cell before `at` was filled; `wr` comes first in it (`repr(C)`).
         unsafe { W::set_next(self.at.sub(1).cast(), null_mut()) };
-        Some(self.first.cast())
+        Some((self.first.cast(), self.at.cast_const().cast()))
     }
 }
 
@@ -138,7 +138,7 @@ fn copy_in<const S: usize>(
     sges: &[sys::ibv_sge],
 ) -> Result<*const sys::ibv_sge, PostError> {
     if sges.len() > S {
-        return Err(PostError::TooManySges { max: S as u32 });
+        return Err(PostError::CellTooNarrow { max: S as u32 });
     }
     for (to, from) in cells.iter_mut().zip(sges) {
         to.write(*from);
@@ -203,7 +203,7 @@ pub struct Batch<'l, 'a, T: Transport, const S: usize = 1> {
 impl<'l, 'a, T: Transport, const S: usize> Batch<'l, 'a, T, S> {
     /// # Safety
     ///
-    /// `qp` is alive for `'l`, in a state that takes posts, and `limits` are its own.
+    /// `qp` is alive for `'l`, and `limits` are its own.
     #[inline(always)]
     pub(crate) unsafe fn new<const N: usize>(
         qp: NonNull<sys::ibv_qp>,
@@ -220,8 +220,11 @@ impl<'l, 'a, T: Transport, const S: usize> Batch<'l, 'a, T, S> {
     /// [`PostError::BatchFull`] if the storage is, and the others that need no device; the batch stays as it was.
     #[inline(always)]
     pub fn push<R: SendRequest<'a, T> + 'l>(&mut self, request: R) -> Result<(), PostError> {
-        let limits = self.limits;
-        self.list.push(|cell| request.encode(Slot { wr: &mut cell.wr, data: InCell(&mut cell.sges), limits }))
+        request.check(self.limits)?;
+        self.list.push(|cell| {
+            // SAFETY: just checked.
+            unsafe { request.encode(Slot { wr: &mut cell.wr, data: InCell(&mut cell.sges) }) }
+        })
     }
 
     /// How many requests it holds.
@@ -243,8 +246,8 @@ impl<'l, 'a, T: Transport, const S: usize> Batch<'l, 'a, T, S> {
     pub fn submit(mut self) -> Result<(), PostError> {
         match self.list.finish() {
             // SAFETY: `new`'s promise; the list was encoded by `push`, in one array of cells of this stride.
-            Some(first) => unsafe {
-                post_send_list(self.qp, first, self.list.len(), size_of::<Cell<sys::ibv_send_wr, S>>())
+            Some((first, end)) => unsafe {
+                post_send_list(self.qp, first, end, size_of::<Cell<sys::ibv_send_wr, S>>())
             },
             None => Ok(()),
         }
@@ -280,9 +283,9 @@ impl<'l, 'a, const S: usize> RecvBatch<'l, 'a, S> {
     /// As [`Batch::push`].
     #[inline(always)]
     pub fn push<D: Scatter<'a>>(&mut self, request: Recv<D>) -> Result<(), PostError> {
-        let (id, into) = request.parts();
+        let Recv { id, into } = request;
+        into.check_recv(self.limits)?;
         let sges = MrSlice::as_sges(into.slices());
-        self.limits.recv_sges(sges.len())?;
         self.list.push(|cell| {
             let kept = copy_in(&mut cell.sges, sges)?;
             let wr = cell.wr.write(recv_wr(id, sges));
@@ -310,8 +313,8 @@ impl<'l, 'a, const S: usize> RecvBatch<'l, 'a, S> {
     pub fn submit(mut self) -> Result<(), PostError> {
         match self.list.finish() {
             // SAFETY: as in `Batch::submit`.
-            Some(first) => unsafe {
-                post_recv_list(self.qp, first, self.list.len(), size_of::<Cell<sys::ibv_recv_wr, S>>())
+            Some((first, end)) => unsafe {
+                post_recv_list(self.qp, first, end, size_of::<Cell<sys::ibv_recv_wr, S>>())
             },
             None => Ok(()),
         }

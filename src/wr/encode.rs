@@ -18,7 +18,8 @@ pub struct Head {
 /// What a backend must be able to write, in the order: one operation, [`ud`](Self::ud) on UD, one of the data calls.
 ///
 /// Each step takes the writer and gives it back, so that nothing is written twice; [`Done`](Self::Done) proves that
-/// the data came last. After an error nothing of the request may reach the device.
+/// the data came last. The request was checked against the queue pair's [`Limits`] before; what remains to fail is a
+/// list's own room. After an error nothing of the request may reach the device.
 pub trait Encode: Sized {
     /// What a complete request leaves behind.
     type Done;
@@ -35,7 +36,7 @@ pub trait Encode: Sized {
     fn fetch_add(self, head: Head, at: &RemoteU64, add: u64) -> Self;
 
     /// Where a datagram goes.
-    fn ud(self, to: &Address<'_>) -> Result<Self, PostError>;
+    fn ud(self, to: &Address<'_>) -> Self;
 
     /// One element.
     fn slice(self, data: &MrSlice<'_>) -> Result<Self::Done, PostError>;
@@ -47,15 +48,15 @@ pub trait Encode: Sized {
 
 /// What a post needs of a queue pair: kept together, and at hand.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits {
+pub struct Limits {
     /// The context, which address handles must be of.
     pub context: *mut sys::ibv_context,
     /// Elements of a send request.
     pub max_send_sge: u32,
     /// Elements of a receive request.
     pub max_recv_sge: u32,
-    /// Bytes of inline data.
-    pub max_inline: u32,
+    /// Bytes of inline data, in the form that they are compared in.
+    pub max_inline: usize,
 }
 
 impl Limits {
@@ -79,10 +80,11 @@ impl Limits {
 
     #[inline(always)]
     pub(crate) fn inline(&self, asked: usize) -> Result<(), PostError> {
-        if asked <= self.max_inline as usize {
+        if asked <= self.max_inline {
             Ok(())
         } else {
-            Err(PostError::InlineTooLong { max: self.max_inline })
+            // made of 32 bits
+            Err(PostError::InlineTooLong { max: self.max_inline as u32 })
         }
     }
 

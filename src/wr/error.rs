@@ -27,18 +27,32 @@ pub enum PostError {
         /// What it was made for.
         max: u32,
     },
+    /// More scatter/gather elements than the batch's storage has room for.
+    #[error(
+        "more scatter/gather elements than the {max} that the batch's storage has room for (its parameter `S`)"
+    )]
+    CellTooNarrow {
+        /// What it has room for.
+        max: u32,
+    },
     /// More inline data than the queue pair was made for.
     #[error("more inline data than the {max} bytes that the queue pair was made for (`inline`)")]
     InlineTooLong {
         /// What it was made for.
         max: u32,
     },
+    /// More than 2³¹ bytes in all, the longest message.
+    #[error("the elements are longer than a message can be, which is 2^31 bytes")]
+    MessageTooLong,
     /// The data is longer than the part of the peer's region that it is for.
     #[error("the local data is longer than the peer's slice")]
     RemoteTooShort,
     /// The address handle belongs to another device context.
     #[error("the address handle belongs to another device context: make it from the queue pair's own")]
     OtherContext,
+    /// The request was prepared by another queue pair.
+    #[error("the request was prepared by another queue pair: prepare it by the one that posts it")]
+    OtherQueuePair,
     /// The batch's storage is full: submit it first.
     #[error("the batch is full: submit it, or give it more storage")]
     BatchFull,
@@ -86,7 +100,7 @@ impl PostError {
 
 fn note(errno: i32, accepted: Option<u32>) -> &'static str {
     match (errno, accepted) {
-        (libc::ENOMEM | libc::ENOSPC, Some(_)) => " (the queue is full: poll completions first)",
+        (libc::ENOMEM | libc::ENOSPC, _) => " (the queue is full: poll completions first)",
         (_, Some(_)) => "",
         (_, None) => " (and did not say which requests are in flight: reset the queue pair to be sure)",
     }

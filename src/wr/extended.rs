@@ -19,12 +19,11 @@ use super::request::{Address, SendRequest};
 use crate::mr::{MrSlice, RemoteSlice, RemoteU64};
 use crate::qp::Transport;
 
-struct Builder<'s> {
+struct Builder {
     qp: *mut sys::ibv_qp_ex,
-    limits: &'s Limits,
 }
 
-impl Builder<'_> {
+impl Builder {
     #[inline(always)]
     fn head(&mut self, head: Head) {
         // SAFETY: the queue pair is alive, and between start and complete these fields are ours.
@@ -35,7 +34,7 @@ impl Builder<'_> {
     }
 }
 
-impl Encode for Builder<'_> {
+impl Encode for Builder {
     type Done = ();
 
     #[inline(always)]
@@ -89,11 +88,10 @@ impl Encode for Builder<'_> {
     }
 
     #[inline(always)]
-    fn ud(self, to: &Address<'_>) -> Result<Self, PostError> {
-        self.limits.address(to)?;
+    fn ud(self, to: &Address<'_>) -> Self {
         // SAFETY: as in `send`; the handle is alive and of this context.
         unsafe { sys::ibv_wr_set_ud_addr(self.qp, to.ah.as_ptr(), to.qpn, to.qkey) };
-        Ok(self)
+        self
     }
 
     #[inline(always)]
@@ -112,7 +110,6 @@ impl Encode for Builder<'_> {
             // SAFETY: as in `send`.
             [one] => unsafe { sys::ibv_wr_set_sge(self.qp, one.lkey, one.addr, one.length) },
             sges => {
-                self.limits.send_sges(sges.len())?;
                 // SAFETY: as in `send`; the list is read during the call.
                 unsafe { sys::ibv_wr_set_sge_list(self.qp, sges.len(), sges.as_ptr()) };
             }
@@ -122,7 +119,6 @@ impl Encode for Builder<'_> {
 
     #[inline(always)]
     fn inline(self, data: &[u8]) -> Result<(), PostError> {
-        self.limits.inline(data.len())?;
         // SAFETY: as in `send`; the bytes are read during the call.
         unsafe { sys::ibv_wr_set_inline_data(self.qp, data.as_ptr().cast_mut().cast(), data.len()) };
         Ok(())
@@ -140,11 +136,15 @@ pub(crate) unsafe fn post_extended<'a, T: Transport, R: SendRequest<'a, T>>(
     limits: &Limits,
     requests: &[R],
 ) -> Result<(), PostError> {
+    for request in requests {
+        request.check(limits)?;
+    }
     let qp = qp.as_ptr();
     // SAFETY: alive, by the caller's promise.
     unsafe { sys::ibv_wr_start(qp) };
     for request in requests {
-        if let Err(error) = request.encode(Builder { qp, limits }) {
+        // SAFETY: checked above.
+        if let Err(error) = unsafe { request.encode(Builder { qp }) } {
             // SAFETY: after start.
             unsafe { sys::ibv_wr_abort(qp) };
             return Err(error);
@@ -152,6 +152,9 @@ pub(crate) unsafe fn post_extended<'a, T: Transport, R: SendRequest<'a, T>>(
     }
     // SAFETY: after start.
     let result = unsafe { sys::ibv_wr_complete(qp) };
-    // a failing complete does not say what became of the requests
-    if result == 0 { Ok(()) } else { Err(PostError::device(result, None)) }
+    match result {
+        0 => Ok(()),
+        // a failing complete does not say what became of the requests: rxe can fail after it has published them
+        errno => Err(PostError::device(errno, None)),
+    }
 }

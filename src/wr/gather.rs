@@ -1,9 +1,12 @@
 //! The data of a request.
 
-use super::encode::Encode;
+use super::encode::{Encode, Limits};
 use super::error::PostError;
 use super::request::INLINE;
-use crate::mr::{MrSlice, MrU64};
+use crate::mr::MrSlice;
+
+/// The longest message: 2³¹ bytes (InfiniBand specification 9.7.2).
+const MAX_MESSAGE: u64 = 1 << 31;
 
 /// What a SEND or WRITE takes its bytes from: a [`MrSlice`], an array or slice of them, [`Inline`] bytes, or
 /// [`Empty`].
@@ -20,6 +23,13 @@ pub trait Gather<'a>: sealed::Data {
     #[doc(hidden)]
     fn bytes(&self) -> u64;
 
+    /// Whether the queue pair was made for so much.
+    #[doc(hidden)]
+    #[inline(always)]
+    fn check(&self, _: &Limits) -> Result<(), PostError> {
+        Ok(())
+    }
+
     #[doc(hidden)]
     fn put<E: Encode>(&self, to: E) -> Result<E::Done, PostError>;
 }
@@ -34,6 +44,13 @@ pub trait Gather<'a>: sealed::Data {
 pub trait Scatter<'a>: Gather<'a> {
     #[doc(hidden)]
     fn slices(&self) -> &[MrSlice<'a>];
+
+    /// Whether the queue pair was made for receives of so much; it always is for one element.
+    #[doc(hidden)]
+    #[inline(always)]
+    fn check_recv(&self, _: &Limits) -> Result<(), PostError> {
+        Ok(())
+    }
 }
 
 mod sealed {
@@ -70,6 +87,12 @@ impl<'a, const N: usize> Gather<'a> for [MrSlice<'a>; N] {
     }
 
     #[inline(always)]
+    fn check(&self, limits: &Limits) -> Result<(), PostError> {
+        limits.send_sges(self.len())?;
+        fits_a_message(self)
+    }
+
+    #[inline(always)]
     fn put<E: Encode>(&self, to: E) -> Result<E::Done, PostError> {
         to.slices(self)
     }
@@ -80,6 +103,12 @@ impl<'a, const N: usize> Scatter<'a> for [MrSlice<'a>; N] {
     fn slices(&self) -> &[MrSlice<'a>] {
         self
     }
+
+    #[inline(always)]
+    fn check_recv(&self, limits: &Limits) -> Result<(), PostError> {
+        limits.recv_sges(self.len())?;
+        fits_a_message(self)
+    }
 }
 
 impl sealed::Data for &[MrSlice<'_>] {}
@@ -88,6 +117,12 @@ impl<'a> Gather<'a> for &[MrSlice<'a>] {
     #[inline(always)]
     fn bytes(&self) -> u64 {
         total(self)
+    }
+
+    #[inline(always)]
+    fn check(&self, limits: &Limits) -> Result<(), PostError> {
+        limits.send_sges(self.len())?;
+        fits_a_message(self)
     }
 
     #[inline(always)]
@@ -101,11 +136,23 @@ impl<'a> Scatter<'a> for &[MrSlice<'a>] {
     fn slices(&self) -> &[MrSlice<'a>] {
         self
     }
+
+    #[inline(always)]
+    fn check_recv(&self, limits: &Limits) -> Result<(), PostError> {
+        limits.recv_sges(self.len())?;
+        fits_a_message(self)
+    }
 }
 
 #[inline(always)]
 fn total(slices: &[MrSlice<'_>]) -> u64 {
     slices.iter().map(|slice| u64::from(slice.len())).sum()
+}
+
+/// Providers add lengths up in 32 bits (rxe sends 2 × 2 GiB as nothing, with success).
+#[inline(always)]
+fn fits_a_message(slices: &[MrSlice<'_>]) -> Result<(), PostError> {
+    if total(slices) <= MAX_MESSAGE { Ok(()) } else { Err(PostError::MessageTooLong) }
 }
 
 /// No bytes: a message of length 0, or a receive that only takes immediate data.
@@ -152,28 +199,12 @@ impl<'a> Gather<'a> for Inline<'_> {
     }
 
     #[inline(always)]
+    fn check(&self, limits: &Limits) -> Result<(), PostError> {
+        limits.inline(self.0.len())
+    }
+
+    #[inline(always)]
     fn put<E: Encode>(&self, to: E) -> Result<E::Done, PostError> {
         to.inline(self.0)
-    }
-}
-
-impl sealed::Data for MrU64<'_> {}
-
-impl<'a> Gather<'a> for MrU64<'a> {
-    #[inline(always)]
-    fn bytes(&self) -> u64 {
-        8
-    }
-
-    #[inline(always)]
-    fn put<E: Encode>(&self, to: E) -> Result<E::Done, PostError> {
-        to.slice(self.as_slice())
-    }
-}
-
-impl<'a> Scatter<'a> for MrU64<'a> {
-    #[inline(always)]
-    fn slices(&self) -> &[MrSlice<'a>] {
-        std::slice::from_ref(self.as_slice())
     }
 }

@@ -26,8 +26,8 @@ pub use gather::{Empty, Gather, Inline, Scatter};
 pub use prepared::Prepared;
 pub use recv::{Recv, recv};
 pub use request::{
-    Address, CmpSwp, FetchAdd, Read, Send, SendRequest, SendTo, Write, cmp_swp, fetch_add, read, send,
-    send_imm, write, write_imm,
+    Address, CmpSwp, FetchAdd, Keepable, Read, Send, SendRequest, SendTo, Write, cmp_swp, fetch_add, read,
+    send, send_imm, write, write_imm,
 };
 
 pub(crate) use basic::{post_recv, post_send};

@@ -4,7 +4,7 @@
 //!
 //! A [`Prepared`] owns a request in C's form and all that it points to but the registered memory: its elements and
 //! inline bytes are in `Vec`s (not boxes: moving one of those would claim that nothing else points into it), which
-//! never change. What it names lives for `'a`, like that of any post.
+//! never change. What it names lives for `'a`: regions like those of any post, an address handle because the request is `Keepable<'a>`.
 
 #![expect(unsafe_code, reason = "the Safety section above")]
 
@@ -16,19 +16,20 @@ use std::ptr::NonNull;
 
 use ibv_sys as sys;
 
-use super::basic::{Elements, Slot, inline_sge, post_send_list};
+use super::basic::{Elements, Slot, inline_sge, post_one_send};
 use super::encode::Limits;
 use super::error::PostError;
-use super::request::SendRequest;
+use super::request::{Keepable, SendRequest};
 use crate::qp::{Invariant, Transport};
 
-/// A request that was built once, to be posted many times: made by
+/// A request that was built once, to be posted many times on one queue pair: made by
 /// [`QueuePair::prepare`](crate::QueuePair::prepare).
 ///
 /// Each post sends what the regions hold then; inline data is that of the preparation.
 pub struct Prepared<'a, T: Transport> {
     /// A cell, since the provider is given it as mutable.
     wr: UnsafeCell<MaybeUninit<sys::ibv_send_wr>>,
+    qp: NonNull<sys::ibv_qp>,
     context: *mut sys::ibv_context,
     _keep: Keep,
     _of: PhantomData<T>,
@@ -65,12 +66,19 @@ unsafe impl<T: Transport> Send for Prepared<'_, T> {}
 unsafe impl<T: Transport> Sync for Prepared<'_, T> {}
 
 impl<'a, T: Transport> Prepared<'a, T> {
-    pub(crate) fn new<R: SendRequest<'a, T>>(limits: &Limits, request: &R) -> Result<Self, PostError> {
+    pub(crate) fn new<R: SendRequest<'a, T> + Keepable<'a>>(
+        qp: NonNull<sys::ibv_qp>,
+        limits: &Limits,
+        request: &R,
+    ) -> Result<Self, PostError> {
         let mut wr = MaybeUninit::uninit();
         let mut keep = Keep::default();
-        request.encode(Slot { wr: &mut wr, data: &mut keep, limits })?;
+        request.check(limits)?;
+        // SAFETY: just checked.
+        unsafe { request.encode(Slot { wr: &mut wr, data: &mut keep }) }?;
         Ok(Self {
             wr: UnsafeCell::new(wr),
+            qp,
             context: limits.context,
             _keep: keep,
             _of: PhantomData,
@@ -87,15 +95,16 @@ impl<'a, T: Transport> Prepared<'a, T> {
 
     /// # Safety
     ///
-    /// `qp` is alive, in a state that takes posts, and `limits` are its own.
+    /// `qp` is alive, and `limits` are its own.
     #[inline(always)]
     pub(crate) unsafe fn post(&self, qp: NonNull<sys::ibv_qp>, limits: &Limits) -> Result<(), PostError> {
-        // it may have been prepared for another queue pair; address handles must not cross contexts
-        if T::DATAGRAM && self.context != limits.context {
-            return Err(PostError::OtherContext);
+        // its sizes were checked against one queue pair; its address handle too, which a provider takes for one of its own
+        // (a later queue pair may be at the same place: then the provider checks sizes, as for C programs)
+        if self.qp != qp || (T::DATAGRAM && self.context != limits.context) {
+            return Err(PostError::OtherQueuePair);
         }
         // SAFETY: one encoded request with its elements, which live as long as `self`; providers do not write it.
-        unsafe { post_send_list(qp, self.wr.get().cast(), 1, size_of::<sys::ibv_send_wr>()) }
+        unsafe { post_one_send(qp, self.wr.get().cast()) }
     }
 }
 

@@ -1,13 +1,11 @@
 //! The request of a receive queue.
 
-use super::gather::Scatter;
-
 /// A receive, made by [`recv`].
 #[derive(Clone, Copy, Debug)]
 #[must_use = "a request does nothing until it is posted"]
 pub struct Recv<D> {
-    id: u64,
-    into: D,
+    pub(crate) id: u64,
+    pub(crate) into: D,
 }
 
 /// `ibv_recv_wr`—Room for one message, or for the immediate data of one WRITE.
@@ -24,13 +22,5 @@ impl<D> Recv<D> {
     pub fn id(mut self, id: u64) -> Self {
         self.id = id;
         self
-    }
-
-    #[inline(always)]
-    pub(crate) fn parts<'a>(&self) -> (u64, &D)
-    where
-        D: Scatter<'a>,
-    {
-        (self.id, &self.into)
     }
 }

@@ -1,8 +1,14 @@
 //! The requests of a send queue.
+//!
+//! # Safety
+//!
+//! Nothing here is; `encode` is declared unsafe, for those who call it.
+
+#![expect(unsafe_code, reason = "the Safety section above")]
 
 use ibv_sys as sys;
 
-use super::encode::{Encode, Head};
+use super::encode::{Encode, Head, Limits};
 use super::error::PostError;
 use super::gather::{Gather, Scatter};
 use crate::ah::AddressHandle;
@@ -14,15 +20,30 @@ const SIGNALED: u32 = sys::IBV_SEND_SIGNALED;
 const SOLICITED: u32 = sys::IBV_SEND_SOLICITED;
 pub(super) const INLINE: u32 = sys::IBV_SEND_INLINE;
 
-/// A request that a queue pair of transport `T` can carry. `'a`: what it names must live as long as the queue pair.
+/// A request that a queue pair of transport `T` can carry. `'a`: the regions that it names must live as long as the queue
+/// pair.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no request that a {T} queue pair can carry",
     label = "make one with `ibv::send(..)`, `write`, `read`, `cmp_swp`, `fetch_add`; on UD with `send(..).to(&ah, qpn, qkey)`"
 )]
 pub trait SendRequest<'a, T: Transport>: sealed::Request {
+    /// Whether the queue pair can carry it.
     #[doc(hidden)]
-    fn encode<E: Encode>(&self, to: E) -> Result<E::Done, PostError>;
+    fn check(&self, limits: &Limits) -> Result<(), PostError>;
+
+    /// # Safety
+    ///
+    /// [`check`](Self::check) has accepted it for the queue pair that it is written for: a provider takes any address
+    /// handle for its own.
+    #[doc(hidden)]
+    unsafe fn encode<E: Encode>(&self, to: E) -> Result<E::Done, PostError>;
 }
+
+/// A request that can be [prepared](crate::QueuePair::prepare): what it points to besides regions, an address handle,
+/// lives for `'a` too. (Inline bytes are copied.)
+pub trait Keepable<'a>: sealed::Request {}
+
+impl<'a, 'h: 'a, D> Keepable<'a> for SendTo<'h, D> {}
 
 mod sealed {
     pub trait Request {}
@@ -33,12 +54,15 @@ macro_rules! request {
         $(#[$meta])*
         #[derive(Clone, Copy, Debug)]
         #[must_use = "a request does nothing until it is posted"]
+        // the data first: beside a field that is often left undefined, the compiler moves both through memory
+        #[repr(C)]
         pub struct $name<$($g),*> {
-            head: Head,
             $($field: $type,)*
+            head: Head,
         }
 
         impl<$($g),*> sealed::Request for $name<$($g),*> {}
+        impl<$($g),*> Keepable<'_> for $name<$($g),*> {}
 
         impl<$($g),*> $name<$($g),*> {
             /// Its completion carries this id (`wr_id`); 0 if not said.
@@ -169,6 +193,9 @@ impl<D> sealed::Request for SendTo<'_, D> {}
 
 impl<D> Send<D> {
     /// On UD: to queue pair `qpn` at `ah`, which accepts datagrams with its own `qkey` alone.
+    ///
+    /// The handle is read while the request is posted. Destroying it before the datagram has completed harms nothing
+    /// here, but the datagram may fail or go astray.
     #[inline(always)]
     pub fn to<'a>(self, ah: &'a AddressHandle<'a>, qpn: u32, qkey: u32) -> SendTo<'a, D> {
         SendTo { send: self, to: Address { ah, qpn, qkey } }
@@ -179,21 +206,21 @@ impl<D> SendTo<'_, D> {
     /// As [`Send::id`].
     #[inline(always)]
     pub fn id(mut self, id: u64) -> Self {
-        self.send = self.send.id(id);
+        self.send.head.id = id;
         self
     }
 
     /// As [`Send::signaled`].
     #[inline(always)]
     pub fn signaled(mut self) -> Self {
-        self.send = self.send.signaled();
+        self.send.head.flags |= SIGNALED;
         self
     }
 
     /// As [`Send::solicited`].
     #[inline(always)]
     pub fn solicited(mut self) -> Self {
-        self.send = self.send.solicited();
+        self.send.head.flags |= SOLICITED;
         self
     }
 }
@@ -211,44 +238,75 @@ fn fits<'a, D: Gather<'a>>(data: &D, remote: &RemoteSlice) -> Result<(), PostErr
 
 impl<'a, T: Connected, D: Gather<'a>> SendRequest<'a, T> for Send<D> {
     #[inline(always)]
-    fn encode<E: Encode>(&self, to: E) -> Result<E::Done, PostError> {
+    fn check(&self, limits: &Limits) -> Result<(), PostError> {
+        self.data.check(limits)
+    }
+
+    #[inline(always)]
+    unsafe fn encode<E: Encode>(&self, to: E) -> Result<E::Done, PostError> {
         self.data.put(to.send(with_data::<D>(self.head), self.imm))
     }
 }
 
-impl<'a, T: Datagram, D: Gather<'a>> SendRequest<'a, T> for SendTo<'a, D> {
+impl<'a, T: Datagram, D: Gather<'a>> SendRequest<'a, T> for SendTo<'_, D> {
     #[inline(always)]
-    fn encode<E: Encode>(&self, to: E) -> Result<E::Done, PostError> {
-        self.send.data.put(to.send(with_data::<D>(self.send.head), self.send.imm).ud(&self.to)?)
+    fn check(&self, limits: &Limits) -> Result<(), PostError> {
+        limits.address(&self.to)?;
+        self.send.data.check(limits)
+    }
+
+    #[inline(always)]
+    unsafe fn encode<E: Encode>(&self, to: E) -> Result<E::Done, PostError> {
+        self.send.data.put(to.send(with_data::<D>(self.send.head), self.send.imm).ud(&self.to))
     }
 }
 
 impl<'a, T: RdmaWrite, D: Gather<'a>> SendRequest<'a, T> for Write<D> {
     #[inline(always)]
-    fn encode<E: Encode>(&self, to: E) -> Result<E::Done, PostError> {
+    fn check(&self, limits: &Limits) -> Result<(), PostError> {
         fits(&self.data, &self.to)?;
+        self.data.check(limits)
+    }
+
+    #[inline(always)]
+    unsafe fn encode<E: Encode>(&self, to: E) -> Result<E::Done, PostError> {
         self.data.put(to.write(with_data::<D>(self.head), &self.to, self.imm))
     }
 }
 
 impl<'a, T: RdmaRead, D: Scatter<'a>> SendRequest<'a, T> for Read<D> {
     #[inline(always)]
-    fn encode<E: Encode>(&self, to: E) -> Result<E::Done, PostError> {
+    fn check(&self, limits: &Limits) -> Result<(), PostError> {
         fits(&self.into, &self.from)?;
+        self.into.check(limits)
+    }
+
+    #[inline(always)]
+    unsafe fn encode<E: Encode>(&self, to: E) -> Result<E::Done, PostError> {
         self.into.put(to.read(self.head, &self.from))
     }
 }
 
 impl<'a, T: Atomics> SendRequest<'a, T> for CmpSwp<MrU64<'a>> {
     #[inline(always)]
-    fn encode<E: Encode>(&self, to: E) -> Result<E::Done, PostError> {
-        self.into.put(to.cmp_swp(self.head, &self.at, self.compare, self.swap))
+    fn check(&self, _: &Limits) -> Result<(), PostError> {
+        Ok(())
+    }
+
+    #[inline(always)]
+    unsafe fn encode<E: Encode>(&self, to: E) -> Result<E::Done, PostError> {
+        to.cmp_swp(self.head, &self.at, self.compare, self.swap).slice(self.into.as_slice())
     }
 }
 
 impl<'a, T: Atomics> SendRequest<'a, T> for FetchAdd<MrU64<'a>> {
     #[inline(always)]
-    fn encode<E: Encode>(&self, to: E) -> Result<E::Done, PostError> {
-        self.into.put(to.fetch_add(self.head, &self.at, self.add))
+    fn check(&self, _: &Limits) -> Result<(), PostError> {
+        Ok(())
+    }
+
+    #[inline(always)]
+    unsafe fn encode<E: Encode>(&self, to: E) -> Result<E::Done, PostError> {
+        to.fetch_add(self.head, &self.at, self.add).slice(self.into.as_slice())
     }
 }

@@ -69,8 +69,8 @@ fn values_out_of_range_are_told_before_the_device_sees_them() {
             ("PSN", Connection::new(rig.local, 1 << 24, peer)),
             ("RNR timer", good.min_rnr_timer(32)),
             ("timeout", good.timeout(32)),
-            ("retry count", good.retries(8, 0)),
-            ("RNR retry", good.retries(0, 8)),
+            ("retry count", good.retry_cnt(8).rnr_retry(0)),
+            ("RNR retry", good.retry_cnt(0).rnr_retry(8)),
             ("service level", good.sl(16)),
         ];
         for (what, connection) in wrong {
@@ -80,7 +80,8 @@ fn values_out_of_range_are_told_before_the_device_sees_them() {
             assert_eq!(qp.unwrap().query().unwrap().state(), QpState::RESET);
             parts.sweep();
         }
-        let (qp, error) = init().connect(&good.rd_atomic(255, 1)).unwrap_err().into_parts();
+        let (qp, error) =
+            init().connect(&good.max_rd_atomic(255).max_dest_rd_atomic(1)).unwrap_err().into_parts();
         assert_eq!(errno(&error), libc::EINVAL, "more than the device has");
         assert_eq!(qp.unwrap().query().unwrap().state(), QpState::RESET);
         init().connect(&good).unwrap();

@@ -12,7 +12,7 @@ fn a_peer_that_is_not_ready() {
         let parts = rig.parts();
         let [a, b] = parts.inits::<Rc>();
         let peer = b.endpoint(&rig.local, 0);
-        let connection = Connection::new(rig.local, 0, peer).timeout(12).retries(1, 7);
+        let connection = Connection::new(rig.local, 0, peer).timeout(12).retry_cnt(1).rnr_retry(7);
         let a = a.connect(&connection).unwrap();
         a.post(send(Inline(b"ready?")).id(1)).unwrap();
         assert_eq!(failure(&parts.a_cq, 1), WcStatus::RETRY_EXC_ERR);
@@ -74,7 +74,8 @@ fn a_killed_peer() {
         let qp = parts.a_builder::<Rc>().build().unwrap().init(open_init(&rig.local)).unwrap();
         let psn = random_psn();
         peer.tell(&text_of(&qp.endpoint(&rig.local, psn)));
-        let qp = qp.connect(&Connection::new(rig.local, psn, end).timeout(12).retries(2, 7)).unwrap();
+        let qp =
+            qp.connect(&Connection::new(rig.local, psn, end).timeout(15).retry_cnt(3).rnr_retry(7)).unwrap();
         assert_eq!(peer.listen(), "connected");
         qp.post(send(Empty).signaled().id(1)).unwrap();
         success(&parts.a_cq, 1);

@@ -7,7 +7,7 @@ use ibv::{
 };
 
 use crate::rig::{
-    Parts, Rig, connect, connect_impatiently, contents, failure, next, open_init, pattern, scenario, success,
+    Parts, Rig, connect, connect_with, contents, failure, next, open_init, pattern, scenario, success,
 };
 
 /// Writes to `remote`, which the peer must refuse, and leaves its memory as it was.
@@ -174,7 +174,8 @@ fn too_long_a_message_fails_on_both_sides() {
 fn a_missing_receive_is_given_up() {
     scenario(|rig| {
         let parts = rig.parts();
-        let [a, b] = connect_impatiently(&rig.local, parts.inits::<Rc>());
+        let [a, b] = parts.inits::<Rc>();
+        let (a, b) = connect_with(&rig.local, a, b, |connection| connection.retry_cnt(7).rnr_retry(0));
         a.post(send(Inline(b"anybody?")).id(1)).unwrap();
         let wc = next(&parts.a_cq);
         let error = wc.result().unwrap_err();

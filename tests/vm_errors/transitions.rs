@@ -189,7 +189,8 @@ fn walk_all<T: Steps>(rig: &Rig) {
 
     let mut qp = from.sqd::<T>();
     qp.modify_drained(&T::sqd_modify(local)).unwrap();
-    let qp = really(really(qp).resume(T::rts_modify()).unwrap());
+    // rxe of 6.12 takes a change for another request to drain
+    let qp = really(drained(really(qp)).resume(T::rts_modify()).unwrap());
     let qp = really(qp.sqd(true).unwrap());
     really(really(qp.into_error().unwrap()).reset().unwrap());
     really(from.sqd::<T>().reset().unwrap());
@@ -219,7 +220,7 @@ fn what_was_set_is_what_is_there() {
         assert_eq!(attr.path_mtu(), Mtu::B1024);
         assert_eq!(attr.dest_qpn(), qp.qp_num());
         assert_eq!(attr.port(), rig.local.port);
-        assert_eq!(attr.retries(), (6, 5));
+        assert_eq!((attr.retry_cnt(), attr.rnr_retry()), (6, 5));
         assert!(!attr.signals_all());
         let caps = attr.caps();
         assert!(caps.send_depth >= 16 && caps.recv_depth >= 16 && caps.inline >= 64, "{caps:?}");
@@ -248,14 +249,13 @@ fn a_drained_queue_pair_goes_on_where_it_was() {
 
 #[test]
 fn only_a_send_error_can_be_resumed_from() {
-    fn refuses<T: Steps>(parts: &Parts<'_>) {
+    fn refuses<T: Steps + ibv::Unreliable>(parts: &Parts<'_>) {
         let mut qp = Start(parts).rts::<T>();
         assert!(qp.resume_after_send_error().is_err(), "{}", T::NAME);
         really(qp);
     }
     scenario(|rig| {
         let parts = rig.parts();
-        refuses::<Rc>(&parts);
         refuses::<Uc>(&parts);
         refuses::<Ud>(&parts);
 

@@ -58,7 +58,7 @@ fn address_handles_of_another_context_are_refused() {
         let prepared = a.prepare(datagram(&own)).unwrap();
         a.post_prepared(&prepared).unwrap();
         crate::rig::success(&parts.a_cq, 0);
-        assert_eq!(elsewhere.post_prepared(&prepared), Err(PostError::OtherContext));
+        assert_eq!(elsewhere.post_prepared(&prepared), Err(PostError::OtherQueuePair));
 
         let builder = roomy(parts.a_builder::<Ud>().extended());
         let mut extended = builder.build().unwrap().init(init).unwrap().activate(1).unwrap();

@@ -63,7 +63,7 @@ fn in_any_order() {
         let all = orders(7);
         assert_eq!(all.len(), 5040);
         // a stride that shares no factor with 5040 visits orders of all kinds
-        for nth in 0..60 {
+        for nth in 0..40 {
             let mut things: Vec<_> = one_of_each().into_iter().map(Some).collect();
             for &at in &all[nth * 1013 % all.len()] {
                 things[at] = None;

@@ -13,11 +13,11 @@ use crate::rig::{
 /// Below what `malloc` maps apart.
 const LEN: usize = 64 << 10;
 
-/// A sender that gives up soon, and a receiver made from other parts.
+/// A sender and a receiver made from different parts.
 fn pair<'a, 'b>(near: &'a Parts<'a>, far: &'b Parts<'b>) -> (QueuePair<'a, Rc>, QueuePair<'b, Rc>) {
     let a = near.a_builder().build().unwrap().init(open_init(&near.local)).unwrap();
     let b = far.b_builder().build().unwrap().init(open_init(&far.local)).unwrap();
-    connect_with(&near.local, a, b, |connection| connection.timeout(12).retries(2, 2))
+    connect_with(&near.local, a, b, |connection| connection.retry_cnt(7).rnr_retry(2))
 }
 
 /// A region on the heap, whose pages stay where they are when it is freed.
@@ -135,7 +135,7 @@ fn what_is_freed_is_not_sent() {
             .map(|builder| builder.build().unwrap().init(open_init(&rig.local)).unwrap());
         b.post_recv(recv(to.slice(..).unwrap()).id(3)).unwrap();
         let ends = [a.endpoint(&rig.local, 1), b.endpoint(&rig.local, 2)];
-        let a = a.connect(&Connection::new(rig.local, 1, ends[1]).timeout(16)).unwrap();
+        let a = a.connect(&Connection::new(rig.local, 1, ends[1]).timeout(18)).unwrap();
         // this is answered only when the peer is ready, and the message waits behind it
         let place = answer.remote_region().slice(..).unwrap();
         a.post(read(into.slice(..).unwrap(), place).signaled().id(1)).unwrap();

@@ -43,16 +43,25 @@ pub(crate) fn messages(arguments: &[&str]) -> Result<Vec<Value>> {
     lines.lines().map(|line| serde_json::from_str(line).context("cannot read cargo's messages")).collect()
 }
 
-/// Builds an example with optimisation; its program.
-pub(crate) fn release_example(name: &str) -> Result<PathBuf> {
-    let messages = messages(&["build", "--release", "--example", name])?;
-    let is_it = |message: &&Value| message.pointer("/target/name").and_then(Value::as_str) == Some(name);
-    let mut programs =
-        messages.iter().filter(is_it).filter_map(|message| message.pointer("/executable")?.as_str());
-    programs.next_back().map(PathBuf::from).with_context(|| format!("cargo built no example {name}"))
+/// Builds a package's program with optimisation; its file.
+pub(crate) fn release_program(package: &str) -> Result<PathBuf> {
+    let messages = messages(&["build", "--release", "--package", package])?;
+    let mut programs = messages.iter().filter_map(|message| message.pointer("/executable")?.as_str());
+    programs.next_back().map(PathBuf::from).with_context(|| format!("cargo built no program of {package}"))
 }
 
-fn workspace() -> PathBuf {
+/// Builds a package's shared library with optimisation; its file.
+pub(crate) fn release_library(package: &str) -> Result<PathBuf> {
+    let messages = messages(&["build", "--release", "--package", package])?;
+    let files = messages.iter().filter_map(|message| message.get("filenames")?.as_array()).flatten();
+    let mut libraries = files.filter_map(Value::as_str).filter(|file| {
+        Path::new(file).file_name().is_some_and(|name| name == format!("lib{package}.so").as_str())
+    });
+    libraries.next_back().map(PathBuf::from).with_context(|| format!("cargo built no library of {package}"))
+}
+
+/// The folder of the workspace.
+pub(crate) fn workspace() -> PathBuf {
     // Cargo tells where the sources are now; the path seen when compiling may be another one.
     let manifest = std::env::var_os("CARGO_MANIFEST_DIR")
         .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);

@@ -1,6 +1,7 @@
 //! `cargo xtask COMMAND`: what a developer of `ibv` runs. It builds without any system package, because installing
 //! those is one of its jobs.
 
+mod bench;
 mod cargo;
 mod kernel;
 mod pingpong;
@@ -21,6 +22,7 @@ cargo xtask COMMAND
   vm         run a command in a virtual machine that has an RDMA device
   pingpong   build everything and measure the RC ping-pong
   test       run the whole test suite
+  bench      what the crate costs, beside C
 
 `cargo xtask COMMAND --help` tells more.";
 
@@ -29,6 +31,7 @@ fn main() -> ExitCode {
     let command = arguments.next().unwrap_or_default();
     let rest: Vec<OsString> = arguments.collect();
     let result = match command.to_str() {
+        Some("bench") => bench::command(rest),
         Some("setup") => setup::command(rest),
         Some("pingpong") => pingpong::command(rest),
         Some("test") => test::command(rest),

@@ -35,13 +35,13 @@ fn find_in(devices: &Path, wanted: Option<&str>) -> Result<Option<Device>> {
     let names = match wanted {
         Some(name) if devices.join(name).exists() => vec![name.to_owned()],
         Some(name) => {
-            bail!("IBV_DEVICE={name}: no such device here (there are: {})", list(devices).join(", "))
+            bail!("device {name}: there is none here (there are: {})", list(devices).join(", "))
         }
         None => list(devices),
     };
     let found = names.iter().find_map(|name| active_port(devices, name));
     match (found, wanted) {
-        (None, Some(name)) => bail!("IBV_DEVICE={name}: none of its ports is active and has an address"),
+        (None, Some(name)) => bail!("device {name}: none of its ports is active and has an address"),
         (found, _) => Ok(found),
     }
 }

@@ -1,49 +1,44 @@
 //! `cargo xtask pingpong`: from a fresh machine to a measured RC ping-pong.
 
 mod device;
+mod place;
 mod results;
 
-use crate::kernel::{self, Kernel};
-use crate::run::{self, Tee};
-use crate::{cargo, setup, vm};
-use anyhow::{Context as _, Result, bail, ensure};
+use crate::setup::Part;
+use crate::{cargo, program, setup};
+use anyhow::{Context as _, Result, ensure};
 use device::Device;
+use place::{Place, Wanted};
 use results::Results;
 use std::ffi::OsString;
 use std::io;
 use std::net::TcpListener;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
 
 const HELP: &str = "\
-cargo xtask pingpong [--iters N] [--program PROGRAM]
+cargo xtask pingpong [--device DEVICE] [--iters N] [--program PROGRAM]
 
 Installs what is missing, builds examples/rc_pingpong and measures it between two processes: on this machine's RDMA
-device (IBV_DEVICE names it if there are several), else on rxe0 in a virtual machine.
+device, else on the software HCA (softhca/), which runs the stock libmlx5 without a device.
 
-  --iters N           round trips of each size (default 10000 on a device, 1000 in the virtual machine)
+  --device DEVICE     soft: the software HCA; rxe: Soft-RoCE in a virtual machine; else a device of this machine
+                      (default: IBV_DEVICE if set, else the first with an active port, else soft)
+  --iters N           round trips of each size (default 10000, in the virtual machine 1000)
   --program PROGRAM   measure another program instead, such as ibv_rc_pingpong; those don't tell latencies";
 
-const EXAMPLE: &str = "rc_pingpong";
+/// Its program is `examples/rc_pingpong.rs`.
+const PACKAGE: &str = "ibv-pingpong";
 const SIZES: [u32; 3] = [64, 4096, 65536];
 const SCRIPT: &str = include_str!("run.sh");
-/// For all sizes; `run.sh` limits each.
-const LIMIT: Duration = Duration::from_secs(700);
-
-/// Where the ping-pong runs.
-enum Place {
-    Here(Device),
-    Guest(Kernel),
-}
-
 /// `cargo xtask pingpong`.
 pub(crate) fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
     use lexopt::prelude::*;
-    let (mut iterations, mut program) = (None, None);
+    let (mut device, mut iterations, mut program) = (None, None, None);
     let mut parser = lexopt::Parser::from_args(arguments);
     while let Some(argument) = parser.next()? {
         match argument {
+            Long("device") => device = Some(parser.value()?.string()?),
             Long("iters") => {
                 let count: u32 = parser.value()?.parse()?;
                 ensure!(count > 0, "--iters: at least 1");
@@ -57,18 +52,19 @@ pub(crate) fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
             other => return Err(other.unexpected().into()),
         }
     }
-    setup::ensure()?;
-    let wanted = std::env::var("IBV_DEVICE").ok();
-    let place = match device::find(wanted.as_deref())? {
-        Some(device) => Place::Here(device),
-        None => Place::Guest(kernel::pick(None, vm::Link::Rxe.module())?),
-    };
+    let wanted = Wanted::new(device.or_else(|| std::env::var("IBV_DEVICE").ok()));
+    let mut parts = vec![Part::Build];
+    if wanted == Wanted::Rxe {
+        parts.push(Part::Vm);
+    }
+    if program.as_deref().and_then(Path::to_str).is_some_and(|name| program::find(name).is_none()) {
+        parts.push(Part::Test);
+    }
+    setup::ensure(&parts)?;
+    let place = Place::find(&wanted)?;
     let is_ours = program.is_none();
-    let program = program.map_or_else(|| cargo::release_example(EXAMPLE), Ok)?;
-    let iterations = iterations.unwrap_or(match place {
-        Place::Here(_) => 10_000,
-        Place::Guest(_) => 1000,
-    });
+    let program = program.map_or_else(|| cargo::release_program(PACKAGE), Ok)?;
+    let iterations = iterations.unwrap_or_else(|| place.iterations());
 
     let words = script_words(&program, is_ours, iterations, place.device())?;
     let output = place.run(words)?;
@@ -97,55 +93,4 @@ fn script_words(program: &PathBuf, is_ours: bool, iterations: u32, device: Devic
     words.extend(device.options().into_iter().map(OsString::from));
     words.extend(["-n".into(), iterations.to_string().into()]);
     Ok(words)
-}
-
-impl Place {
-    fn device(&self) -> Device {
-        match self {
-            Self::Here(device) => device.clone(),
-            Self::Guest(_) => Device { name: "rxe0".into(), port: 1, gid_index: Some(1) },
-        }
-    }
-
-    fn describe(&self) -> String {
-        let Device { name, port, gid_index } = self.device();
-        let address = gid_index.map_or_else(|| "LID".into(), |index| format!("GID index {index}"));
-        let place = match self {
-            Self::Here(_) => String::new(),
-            Self::Guest(kernel) if vm::is_emulated() => {
-                format!(" in a VM (kernel {}, emulated: times mean nothing alone)", kernel.version)
-            }
-            Self::Guest(kernel) => format!(" in a VM (kernel {})", kernel.version),
-        };
-        format!("device  {name}, port {port}, {address}{place}")
-    }
-
-    /// Runs a command there; what it printed.
-    fn run(&self, words: Vec<OsString>) -> Result<String> {
-        let mut out = Tee::new(io::sink());
-        let end = match self {
-            Self::Here(_) => {
-                let mut words = words.into_iter();
-                let mut command = cargo::bare(words.next().context("no command")?);
-                run::run(command.args(words), LIMIT, &mut out, &mut io::stderr())?
-            }
-            Self::Guest(kernel) => {
-                let job = vm::Job {
-                    kernel: kernel.clone(),
-                    link: vm::Link::Rxe,
-                    timeout: LIMIT,
-                    directory: std::env::current_dir().context("the current folder is gone")?,
-                    environment: vm::environment(),
-                    command: words,
-                };
-                let ended = vm::run(&job, &mut out, &mut io::stderr())?;
-                ended.report(&job);
-                ended.verdict()
-            }
-        };
-        if let Err(how) = end {
-            bail!("the ping-pong failed ({how}); it had printed:\n{}", out.text());
-        }
-        Ok(out.text())
-    }
 }

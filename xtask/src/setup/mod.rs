@@ -6,6 +6,7 @@ mod probe;
 
 use crate::program;
 use anyhow::{Context as _, Result, bail};
+pub(crate) use needs::Part;
 use needs::{NEEDS, Need, WantedKernel, wanted_kernels};
 use std::ffi::OsString;
 use std::fs;
@@ -51,21 +52,21 @@ pub(crate) fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
         }
     }
     if check {
-        let missing = Missing::find();
+        let missing = Missing::find(Part::ALL);
         if !missing.is_nothing() {
             print!("missing:\n{}", missing.list());
             return Ok(ExitCode::FAILURE);
         }
     } else {
-        ensure()?;
+        ensure(Part::ALL)?;
     }
     println!("setup: everything is there");
     Ok(ExitCode::SUCCESS)
 }
 
-/// Installs what is missing; silent if nothing is.
-pub(crate) fn ensure() -> Result<()> {
-    let missing = Missing::find();
+/// Installs what is missing for these parts; silent if nothing is.
+pub(crate) fn ensure(parts: &[Part]) -> Result<()> {
+    let missing = Missing::find(parts);
     if missing.is_nothing() {
         return Ok(());
     }
@@ -75,7 +76,7 @@ pub(crate) fn ensure() -> Result<()> {
         bail!("neither apt nor dnf is here: install the above by hand (in brackets: Debian's names)");
     };
     manager.install(&missing)?;
-    let left = Missing::find();
+    let left = Missing::find(parts);
     if !left.is_nothing() {
         bail!("still missing after the installation:\n{}", left.list());
     }
@@ -83,12 +84,14 @@ pub(crate) fn ensure() -> Result<()> {
 }
 
 impl Missing {
-    fn find() -> Self {
+    fn find(parts: &[Part]) -> Self {
         let (id, version) = distribution(&fs::read_to_string("/etc/os-release").unwrap_or_default());
-        Self {
-            needs: NEEDS.iter().filter(|need| !need.probe.found()).collect(),
-            kernels: kernels::missing(wanted_kernels(&id, &version)),
-        }
+        let is_wanted = |need: &&Need| parts.contains(&need.part) && !need.probe.found();
+        let kernels = match parts.contains(&Part::Vm) {
+            true => kernels::missing(wanted_kernels(&id, &version)),
+            false => Vec::new(),
+        };
+        Self { needs: NEEDS.iter().filter(is_wanted).collect(), kernels }
     }
 
     fn is_nothing(&self) -> bool {

@@ -12,6 +12,7 @@ mod targets;
 
 use crate::kernel::{self, Kernel};
 use crate::run::{self, Tee};
+use crate::setup::Part;
 use crate::{cargo, setup, vm};
 use anyhow::Result;
 use libtest::Report;
@@ -51,7 +52,7 @@ pub(crate) fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
         println!("{HELP}");
         return Ok(ExitCode::SUCCESS);
     };
-    setup::ensure()?;
+    setup::ensure(Part::ALL)?;
     let built = targets::build()?;
     let mut summary = Summary::default();
     if selection.has_tier("unit") {
@@ -116,6 +117,11 @@ fn unit(built: &Built, selection: &Selection, summary: &mut Summary) -> Result<(
         let mut command = cargo::cargo();
         command.args(["test", "--workspace", "--all-features", "--doc", "--no-fail-fast"]);
         summary.0.push(run_here("unit", "doctests", command)?);
+    }
+    if selection.has_name("bench counts") {
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args(["bench", "counts"]);
+        summary.0.push(run_here("unit", "bench counts", command)?);
     }
     Ok(())
 }

@@ -1,0 +1,86 @@
+//! The C twins (`benches/c/twins.c`).
+
+use std::ffi::{c_int, c_void};
+
+use ibv::sys::{ibv_ah, ibv_cq, ibv_qp, ibv_qp_ex, ibv_send_wr, ibv_sge, ibv_wc};
+
+/// A part of a peer's memory.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct Remote {
+    pub(crate) addr: u64,
+    pub(crate) length: u32,
+    pub(crate) rkey: u32,
+}
+
+/// A WRITE to be made.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct Request {
+    pub(crate) data: ibv_sge,
+    pub(crate) to: Remote,
+    pub(crate) id: u64,
+    pub(crate) flags: u32,
+}
+
+unsafe extern "C" {
+    pub(crate) fn c_post_write(
+        qp: *mut ibv_qp,
+        data: *const ibv_sge,
+        to: *const Remote,
+        operations: u64,
+    ) -> c_int;
+    pub(crate) fn c_designated_write(
+        qp: *mut ibv_qp,
+        data: *const ibv_sge,
+        to: *const Remote,
+        operations: u64,
+    ) -> c_int;
+    pub(crate) fn c_post_send_inline(
+        qp: *mut ibv_qp,
+        data: *const c_void,
+        length: usize,
+        operations: u64,
+    ) -> c_int;
+    pub(crate) fn c_post_fetch_add(
+        qp: *mut ibv_qp,
+        data: *const ibv_sge,
+        at: *const Remote,
+        add: u64,
+        operations: u64,
+    ) -> c_int;
+    pub(crate) fn c_post_ud_send(
+        qp: *mut ibv_qp,
+        data: *const ibv_sge,
+        ah: *mut ibv_ah,
+        qpn: u32,
+        qkey: u32,
+        operations: u64,
+    ) -> c_int;
+    pub(crate) fn c_prepare_write(wr: *mut ibv_send_wr, sge: *mut ibv_sge, to: *const Remote);
+    pub(crate) fn c_post_prepared(qp: *mut ibv_qp, wr: *mut ibv_send_wr, operations: u64) -> c_int;
+    pub(crate) fn c_write_list_16(
+        qp: *mut ibv_qp,
+        data: *const ibv_sge,
+        to: *const Remote,
+        operations: u64,
+    ) -> c_int;
+    pub(crate) fn c_write_distinct_16(
+        qp: *mut ibv_qp,
+        data: *const ibv_sge,
+        to: *const Remote,
+        operations: u64,
+    ) -> c_int;
+    pub(crate) fn c_post_recv(qp: *mut ibv_qp, data: *const ibv_sge, operations: u64) -> c_int;
+    pub(crate) fn c_recv_list_16(qp: *mut ibv_qp, data: *const ibv_sge, operations: u64) -> c_int;
+    pub(crate) fn c_wr_write(
+        qp: *mut ibv_qp_ex,
+        data: *const ibv_sge,
+        to: *const Remote,
+        operations: u64,
+    ) -> c_int;
+    pub(crate) fn c_wr_write_list_16(qp: *mut ibv_qp_ex, requests: *const Request, operations: u64) -> c_int;
+    pub(crate) fn c_poll_1(cq: *mut ibv_cq, wcs: *mut ibv_wc, operations: u64) -> u64;
+    pub(crate) fn c_poll_16(cq: *mut ibv_cq, wcs: *mut ibv_wc, operations: u64) -> u64;
+    pub(crate) fn c_poll_empty(cq: *mut ibv_cq, wcs: *mut ibv_wc, operations: u64) -> u64;
+}

@@ -1,0 +1,198 @@
+//! What can be reached from a function, by its machine code.
+
+use anyhow::{Context as _, Result, bail};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::path::Path;
+use std::process::Command;
+
+/// What must not be reached: parts of symbols.
+const FORBIDDEN: [&str; 12] = [
+    "panic",
+    "unwrap_failed",
+    "expect_failed",
+    "slice_index_fail",
+    "slice_start_index",
+    "slice_end_index",
+    "_Unwind",
+    "handle_alloc_error",
+    "__rust_",
+    "malloc",
+    "calloc",
+    "realloc",
+];
+
+/// The functions of a program, each with the functions that it calls or jumps to by name.
+#[derive(Debug, Default)]
+pub(super) struct Program {
+    functions: HashMap<String, Vec<String>>,
+}
+
+impl Program {
+    /// Disassembles a program.
+    pub(super) fn read(file: &Path) -> Result<Self> {
+        let objdump = crate::program::find("objdump").context("objdump is missing: `cargo xtask setup`")?;
+        let run = |arguments: &[&str]| -> Result<String> {
+            let output =
+                Command::new(&objdump).args(arguments).arg(file).output().context("cannot run objdump")?;
+            if !output.status.success() {
+                bail!("objdump: {}", String::from_utf8_lossy(&output.stderr));
+            }
+            Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+        };
+        let relocations = run(&["--dynamic-reloc"])?;
+        let code = run(&["--disassemble", "--no-show-raw-insn"])?;
+        Ok(Self::parse(&code, &relocations))
+    }
+
+    fn parse(code: &str, relocations: &str) -> Self {
+        let by_address: BTreeMap<u64, &str> = code.lines().filter_map(heading).collect();
+        // a call through the table of addresses: what the loader writes there
+        let slots: HashMap<u64, String> = relocations
+            .lines()
+            .filter_map(|line| {
+                let mut words = line.split_whitespace();
+                let (slot, _kind, value) = (words.next()?, words.next()?, words.next()?);
+                let target = match value.strip_prefix("*ABS*+") {
+                    Some(address) => (*by_address.get(&hex(address)?)?).to_owned(),
+                    None => value.to_owned(),
+                };
+                Some((hex(slot)?, target))
+            })
+            .collect();
+        let mut functions: HashMap<String, Vec<String>> = HashMap::new();
+        let mut current = String::new();
+        for line in code.lines() {
+            if let Some((_, name)) = heading(line) {
+                current = name.to_owned();
+                functions.entry(current.clone()).or_default();
+            } else if let Some(target) = target(line, &slots).filter(|target| *target != current) {
+                functions.entry(current.clone()).or_default().push(target);
+            }
+        }
+        Self { functions }
+    }
+
+    /// The functions whose names begin so.
+    pub(super) fn with_prefix(&self, prefix: &str) -> Vec<&str> {
+        let mut names: Vec<_> = self.functions.keys().map(String::as_str).collect();
+        names.retain(|name| name.starts_with(prefix));
+        names.sort_unstable();
+        names
+    }
+
+    /// The ways from `start` to something forbidden, each as the names on the way; and how many functions were seen.
+    pub(super) fn forbidden_from(&self, start: &str) -> (Vec<String>, usize) {
+        let mut found = Vec::new();
+        let mut seen = HashSet::from([start]);
+        let mut queue = VecDeque::from([(start, start.to_owned())]);
+        while let Some((name, way)) = queue.pop_front() {
+            for target in self.functions.get(name).into_iter().flatten() {
+                if !seen.insert(target) {
+                    continue;
+                }
+                let way = format!("{way} -> {target}");
+                if FORBIDDEN.iter().any(|part| target.contains(part)) || target == UNKNOWN {
+                    found.push(way);
+                } else {
+                    queue.push_back((target, way));
+                }
+            }
+        }
+        (found, seen.len())
+    }
+}
+
+/// A call through a slot that no relocation fills.
+const UNKNOWN: &str = "(an unknown function)";
+
+/// `0000000000031f40 <name>:`.
+fn heading(line: &str) -> Option<(u64, &str)> {
+    let (address, name) = line.strip_suffix(">:")?.split_once(" <")?;
+    Some((hex(address)?, name))
+}
+
+/// Where an instruction leads by name: a direct call or jump, or one through a slot at a fixed address. An indirect one
+/// through a register or an object is the provider's function pointer, and is none of ours.
+fn target(line: &str, slots: &HashMap<u64, String>) -> Option<String> {
+    // `   31f45:\tcall   31f40 <name+0x12>`, `   31f4a:\tcall   *0x60749(%rip)        # 931c0 <_DYNAMIC+0x6a0>`
+    let (_, instruction) = line.split_once(":\t")?;
+    let mnemonic = instruction.split_whitespace().next()?;
+    let transfers = mnemonic.starts_with("call")
+        || mnemonic.starts_with('j')
+        || mnemonic == "bl"
+        || mnemonic == "b"
+        || mnemonic.starts_with("b.")
+        || mnemonic.starts_with("cb")
+        || mnemonic.starts_with("tb");
+    if !transfers {
+        return None;
+    }
+    if let Some((_, slot)) = instruction.split_once("(%rip)").and_then(|(_, rest)| rest.split_once("# ")) {
+        let address = slot.split_whitespace().next().and_then(hex)?;
+        return Some(slots.get(&address).cloned().unwrap_or_else(|| UNKNOWN.to_owned()));
+    }
+    if instruction.contains('*') {
+        return None;
+    }
+    let (_, name) = instruction.rsplit_once('<')?;
+    let name = name.split(['>', '+']).next()?;
+    // `name@plt` is the function of that name
+    Some(name.split('@').next().unwrap_or(name).to_owned())
+}
+
+fn hex(text: &str) -> Option<u64> {
+    u64::from_str_radix(text.trim_start_matches("0x"), 16).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CODE: &str = "
+x:     file format elf64-x86-64
+
+0000000000001000 <ours_good>:
+    1000:\tpush   %rbx
+    1001:\tcall   *0xd0(%rax)
+    1007:\tjne    1012 <ours_good+0x12>
+    1009:\tcall   2000 <cold>
+    100e:\tret
+
+0000000000001100 <ours_bad>:
+    1100:\tcall   *0x60749(%rip)        # 3000 <_DYNAMIC+0x6a0>
+    1106:\tret
+
+0000000000001200 <ours_allocates>:
+    1200:\tjmp    *0x60749(%rip)        # 3008 <_DYNAMIC+0x6a8>
+
+0000000000001300 <ours_unknown>:
+    1300:\tcall   *0x60749(%rip)        # 4000 <x>
+
+0000000000002000 <cold>:
+    2000:\tcmp    $0x1,%eax
+    2003:\tjmp    2000 <cold>
+
+0000000000002100 <middle>:
+    2100:\tcall   2200 <_ZN4core9panicking5panic17hE>
+
+0000000000002200 <_ZN4core9panicking5panic17hE>:
+    2200:\tret
+";
+
+    const RELOCATIONS: &str = "
+OFFSET           TYPE              VALUE
+0000000000003000 R_X86_64_RELATIVE  *ABS*+0x0000000000002100
+0000000000003008 R_X86_64_GLOB_DAT  malloc@GLIBC_2.2.5
+";
+
+    #[test]
+    fn what_can_be_reached_is_found_through_calls_jumps_and_slots() {
+        let program = Program::parse(CODE, RELOCATIONS);
+        assert_eq!(program.with_prefix("ours_"), ["ours_allocates", "ours_bad", "ours_good", "ours_unknown"]);
+        assert_eq!(program.forbidden_from("ours_good"), (vec![], 2));
+        let (bad, _) = program.forbidden_from("ours_bad");
+        assert_eq!(bad, ["ours_bad -> middle -> _ZN4core9panicking5panic17hE"]);
+        assert_eq!(program.forbidden_from("ours_allocates").0, ["ours_allocates -> malloc@GLIBC_2.2.5"]);
+        assert_eq!(program.forbidden_from("ours_unknown").0.len(), 1);
+    }
+}
