@@ -139,6 +139,26 @@ impl Block {
         }
     }
 
+    /// The same for 8 to 16 bytes.
+    ///
+    /// # Safety
+    ///
+    /// So many they are; and as there.
+    #[inline(always)]
+    pub(super) unsafe fn put_inline_8_to_16(self, unit: usize, header: u32, bytes: &[u8]) {
+        // SAFETY: by the caller's promise; the two may overlap, and write the same.
+        unsafe {
+            let (from, last) = (bytes.as_ptr(), bytes.len() - 8);
+            let (first, second) =
+                (from.cast::<u64>().read_unaligned(), from.add(last).cast::<u64>().read_unaligned());
+            let at = self.0.add(unit * SEGMENT);
+            at.cast::<u32>().write(header);
+            let at = at.add(size_of::<u32>());
+            at.cast::<u64>().write_unaligned(first);
+            at.add(last).cast::<u64>().write_unaligned(second);
+        }
+    }
+
     /// Its first 8 bytes, as they are: what a doorbell is rung with.
     ///
     /// # Safety

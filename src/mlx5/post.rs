@@ -203,6 +203,13 @@ impl<const ALONE: bool> Encode for Writer<'_, ALONE> {
         let room = (PER_BLOCK * SEGMENT).saturating_sub(self.units * SEGMENT + HEADER);
         // so many are allowed on every queue pair
         let room = room.min(SHORT_INLINE);
+        // the lengths that are copied in one go are looked for first
+        if matches!(data.len(), 8..=16) && room >= 16 {
+            // SAFETY: as below.
+            unsafe { self.block.put_inline_8_to_16(self.units, wqe::inline_header(data.len() as u32), data) };
+            self.units = (self.units * SEGMENT + HEADER + data.len()).div_ceil(SEGMENT);
+            return Ok(self.finish::<true>());
+        }
         if data.len().wrapping_sub(1) < room {
             // SAFETY: there is room for a block, so it is ours, and it all goes into that.
             unsafe { self.block.put_inline(self.units, wqe::inline_header(data.len() as u32), data) };
@@ -243,12 +250,7 @@ impl Rest {
 /// given numbers: so the short way saves no registers, and keeps nothing in memory.
 #[cold]
 #[inline(never)]
-fn inline_long<const ALONE: bool>(
-    queue: &mut SendQueue,
-    data: &[u8],
-    id: u64,
-    rest: Rest,
-) -> bool {
+fn inline_long<const ALONE: bool>(queue: &mut SendQueue, data: &[u8], id: u64, rest: Rest) -> bool {
     let (opcode, units, flags, imm) = rest.parts();
     let (ring, index) = (queue.ring, queue.producer.head());
     let block = ring.block(index);

@@ -32,7 +32,7 @@ impl Backend for Direct {
         qp: &mut QueuePair<'a, T, S, Self>,
         request: Recv<D>,
     ) -> std::result::Result<(), PostError> {
-        qp.post_recv(request)
+        QueuePair::<'a, T, S, Self>::post_recv(qp, request)
     }
 }
 

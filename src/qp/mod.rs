@@ -132,7 +132,8 @@ macro_rules! verbs {
                 qp: &mut QueuePair<'a, T, S, Self>,
                 request: Recv<D>,
             ) -> Result<(), PostError> {
-                qp.post_recv(request)
+                // by path: as a method it would be that of the trait, which is made of this
+                QueuePair::<'a, T, S, Self>::post_recv(qp, request)
             }
         }
     )*};

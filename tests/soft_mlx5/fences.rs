@@ -38,7 +38,7 @@ fn count(f: impl FnOnce()) -> (u32, u32, u32) {
         action.sa_flags = libc::SA_SIGINFO;
         assert_eq!(libc::sigaction(libc::SIGTRAP, &raw const action, std::ptr::null_mut()), 0);
     }
-    [&SFENCES, &OTHERS, &LOCKED, &STEPS].map(|counter| counter.store(0, Ordering::Relaxed));
+    [&SFENCES, &OTHERS, &LOCKED, &STEPS].iter().for_each(|counter| counter.store(0, Ordering::Relaxed));
     unsafe { std::arch::asm!("pushfq", "or qword ptr [rsp], 0x100", "popfq") };
     f();
     unsafe { std::arch::asm!("pushfq", "and qword ptr [rsp], -0x101", "popfq") };

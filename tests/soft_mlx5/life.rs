@@ -396,7 +396,9 @@ fn generic_code_runs_on_either() {
     }
     let rig = Rig::new();
     let mr = rig.region(8192);
-    let step = || drop(rig.hca.run_until_idle());
+    let step = || {
+        rig.hca.run_until_idle();
+    };
     let (bare, direct) = (rig.bare(512), rig.direct(512));
     let mut poller = Poller::new(&direct).unwrap();
     let (a, b) = (rig.basic_qp::<Rc>(&bare, &bare), rig.direct_qp::<Rc>(&direct, &direct));
@@ -423,9 +425,8 @@ fn what_it_does_not_do_is_refused() {
     let cq = Arc::new(CompletionQueue::builder(&other, 64).build_direct().unwrap());
     let mixed = QueuePairBuilder::<Rc, Direct>::direct(&rig.pd, &cq, &cq).build();
     assert!(matches!(mixed, Err(Error::OtherContext { .. })));
-    let qp = QueuePairBuilder::<Rc, Direct>::direct(&rig.pd, &rig.direct(64), &rig.direct(64))
-        .send_depth(0)
-        .build();
+    let qp =
+        QueuePairBuilder::<Rc, Direct>::direct(&rig.pd, rig.direct(64), rig.direct(64)).send_depth(0).build();
     let mut qp = qp.unwrap().init(InitAttr::new(1)).unwrap();
     let mr = rig.region(4096);
     assert!(qp.post_recv(recv(slice(&mr, 0, 8))).is_ok());

@@ -98,7 +98,7 @@ impl Rig {
     ) -> Qp<T, B> {
         let all = RemoteAccess::READ | RemoteAccess::WRITE | RemoteAccess::ATOMIC;
         let peer = Endpoint { lid: self.local.lid, qpn: dest, psn: 0, gid: self.local.gid };
-        let connection = Connection::new(self.local, 0, peer).rd_atomic(4, 4);
+        let connection = Connection::new(self.local, 0, peer).max_rd_atomic(4).max_dest_rd_atomic(4);
         qp.init(InitAttr::new(1).access(all)).unwrap().connect(&connection).unwrap()
     }
 
