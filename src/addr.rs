@@ -10,6 +10,7 @@ use ibv_sys as sys;
 use crate::error::{Error, Result};
 
 /// A global identifier: 16 bytes in network order, an IPv6 address in form (for RoCE v2 over IPv4, a mapped one).
+#[doc(alias = "ibv_gid")]
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Gid(pub [u8; 16]);
@@ -109,6 +110,7 @@ impl FromStr for Guid {
 
 /// A path MTU: the payload of one packet (`enum ibv_mtu`). A longer message is cut into packets on RC and UC, and
 /// refused on UD.
+#[doc(alias = "ibv_mtu")]
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Mtu(sys::ibv_mtu);
 
@@ -166,6 +168,18 @@ impl fmt::Display for Mtu {
 }
 
 /// The global routing header's fields (`struct ibv_global_route`): needed on RoCE, and between InfiniBand subnets.
+///
+/// # Examples
+///
+/// ```no_run
+/// # use ibv::{AddressVector, Gid, Grh};
+/// # fn f(peer: Gid) -> AddressVector {
+/// let mut grh = Grh::new(peer, 3); // entry 3 of our GID table
+/// grh.traffic_class = 26 << 2; // DSCP 26
+/// AddressVector::global(1, grh)
+/// # }
+/// ```
+#[doc(alias = "ibv_global_route")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Grh {
@@ -189,6 +203,18 @@ impl Grh {
 }
 
 /// How packets find the peer's port (`struct ibv_ah_attr`): by LID within an InfiniBand subnet, by GID elsewhere.
+///
+/// # Examples
+///
+/// ```no_run
+/// # use ibv::{AddressVector, Context, Endpoint};
+/// # fn f(ctx: &Context, peer: Endpoint) -> Result<(), ibv::Error> {
+/// let path = AddressVector::to_peer(&ctx.local_port(1)?, &peer)?.sl(3);
+/// let in_the_subnet = AddressVector::lid(1, 0x0011);
+/// # Ok(())
+/// # }
+/// ```
+#[doc(alias = "ibv_ah_attr")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AddressVector {

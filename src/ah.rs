@@ -37,6 +37,7 @@ pub const GRH_LEN: usize = 40;
 /// let ah = pd.create_ah(&address)?;
 /// # Ok::<(), ibv::Error>(())
 /// ```
+#[doc(alias = "ibv_ah")]
 pub struct AddressHandle<'a> {
     raw: Raw<sys::ibv_ah>,
     /// Its address vector, if the device is an mlx5.
@@ -70,6 +71,22 @@ impl<'a> AddressHandle<'a> {
     ///
     /// As [`new`](Self::new); and [`Error::Verb`] with EINVAL if the GRH is of no known form, or its destination is
     /// none of our GIDs.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # use ibv::{AddressHandle, CompletionQueue, GRH_LEN, MemoryRegion, ProtectionDomain, WorkCompletion};
+    /// # fn f(pd: &ProtectionDomain<'_>, cq: &CompletionQueue<'_>, mr: &MemoryRegion<'_>) -> Result<(), ibv::Error> {
+    /// let mut wcs = [WorkCompletion::default()];
+    /// for wc in cq.poll(&mut wcs)? {
+    ///     let datagram = wc.result()?;
+    ///     let mut grh = [0; GRH_LEN];
+    ///     mr.read(0, &mut grh)?; // it was received into the region's start
+    ///     let sender = AddressHandle::from_datagram(pd, &datagram, &grh, 1)?;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     #[doc(alias = "ibv_create_ah_from_wc")]
     #[doc(alias = "ibv_init_ah_from_wc")]
     pub fn from_datagram(

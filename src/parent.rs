@@ -13,6 +13,20 @@ use std::sync::Arc;
 ///   its parents, sent to another thread and returned.
 ///
 /// Holding costs nothing on the data path: posting and polling never look at a parent.
+///
+/// # Examples
+///
+/// ```no_run
+/// use std::sync::Arc;
+/// use ibv::{Context, Parent, ProtectionDomain};
+///
+/// struct Pool<'a>(Parent<'a, ProtectionDomain<'a>>);
+///
+/// let pd = Arc::new(ProtectionDomain::new(Arc::new(Context::open("mlx5_0")?))?);
+/// let borrows = Pool((&*pd).into());
+/// let shares: Pool<'static> = Pool((&pd).into());
+/// # Ok::<(), ibv::Error>(())
+/// ```
 pub struct Parent<'a, P>(Held<'a, P>);
 
 enum Held<'a, P> {

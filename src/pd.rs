@@ -33,6 +33,7 @@ use crate::raw::Raw;
 /// let mr = pd.alloc_local(4096)?;
 /// # Ok::<(), ibv::Error>(())
 /// ```
+#[doc(alias = "ibv_pd")]
 pub struct ProtectionDomain<'a> {
     raw: Raw<sys::ibv_pd>,
     ctx: Parent<'a, Context>,
@@ -88,6 +89,7 @@ impl<'a> ProtectionDomain<'a> {
     /// # Errors
     ///
     /// Those of [`Pages::new`] and [`MemoryRegion::local`].
+    #[doc(alias = "ibv_reg_mr")]
     pub fn alloc_local(&self, len: usize) -> Result<MemoryRegion<'_, Local>> {
         Ok(MemoryRegion::local(self, Pages::new(len)?)?)
     }
@@ -97,11 +99,13 @@ impl<'a> ProtectionDomain<'a> {
     /// # Errors
     ///
     /// Those of [`Pages::new`] and [`MemoryRegion::remote`].
+    #[doc(alias = "ibv_reg_mr")]
     pub fn alloc_remote(&self, len: usize, access: RemoteAccess) -> Result<MemoryRegion<'_, Remote>> {
         Ok(MemoryRegion::remote(self, Pages::new(len)?, access)?)
     }
 
     /// Starts to make a queue pair of transport `T` that borrows this domain; see [`QueuePairBuilder`].
+    #[doc(alias = "ibv_create_qp")]
     pub fn create_qp<'q, T: Transport>(
         &'q self,
         send_cq: impl Into<Parent<'q, CompletionQueue<'q>>>,
@@ -115,6 +119,7 @@ impl<'a> ProtectionDomain<'a> {
     /// # Errors
     ///
     /// Those of [`AddressHandle::new`].
+    #[doc(alias = "ibv_create_ah")]
     pub fn create_ah(&self, address: &AddressVector) -> Result<AddressHandle<'_>> {
         AddressHandle::new(self, address)
     }

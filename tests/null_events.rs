@@ -183,6 +183,16 @@ fn a_channel_that_cannot_be_read_says_so() {
     assert_eq!(channel.wait_timeout(Duration::MAX).unwrap_err().errno(), Some(libc::EIO));
 }
 
+/// It waited for ever, at full speed.
+#[test]
+fn waiting_ends_when_the_device_is_gone() {
+    let ctx = open();
+    let channel = ctx.create_comp_channel().unwrap();
+    hca().unplug(channel.as_ptr());
+    assert_eq!(channel.wait().unwrap_err().errno(), Some(libc::EIO));
+    assert_eq!(channel.wait_timeout(Duration::MAX).unwrap_err().errno(), Some(libc::EIO));
+}
+
 #[test]
 fn the_loop_that_loses_none() {
     let ctx = open();

@@ -7,6 +7,7 @@
 #![expect(unsafe_code, reason = "the Safety section above")]
 
 use std::ffi::{c_int, c_uint, c_void};
+use std::fs::File;
 use std::os::fd::AsRawFd;
 
 use ibv_sys as sys;
@@ -42,6 +43,18 @@ pub(crate) fn complete(cq: *mut sys::ibv_cq, wc: Option<sys::ibv_wc>, solicited:
 /// Puts an event into the queue's channel.
 pub(crate) fn raise(cq: *mut sys::ibv_cq) {
     with(|universe| push(universe, cq.addr()));
+}
+
+/// Takes the device away from the channel: poll(2) says so, reading does not.
+pub(crate) fn unplug(channel: *mut sys::ibv_comp_channel) {
+    with(|universe| match &mut universe.find("Hca::unplug", Kind::Channel, channel.addr()).body {
+        // closing the writing end hangs the other one up
+        Body::Channel(channel) => match File::options().write(true).open("/dev/null") {
+            Ok(null) => channel.write = null.into(),
+            Err(_) => misuse("/dev/null cannot be opened"),
+        },
+        _ => misuse("a channel without its body"),
+    });
 }
 
 fn push(universe: &mut Universe, cq: usize) {
@@ -100,6 +113,11 @@ unsafe extern "C" fn ibv_get_cq_event(
         // SAFETY: an open pipe, and room for one byte. It blocks, unless the user said otherwise.
         match unsafe { libc::read(fd, byte.as_mut_ptr().cast(), 1) } {
             1 => {}
+            // unplugged: empty for ever, as with kernels before 6.4
+            0 => {
+                set_errno(libc::EAGAIN);
+                return -1;
+            }
             // errno is set
             _ => return -1,
         }

@@ -139,6 +139,11 @@ impl Hca {
         events::raise(cq);
     }
 
+    /// Takes the device away under a channel, as old kernels show it: poll(2) says so, reading only finds it empty.
+    pub fn unplug(self, channel: *mut sys::ibv_comp_channel) {
+        events::unplug(channel);
+    }
+
     /// Events of that queue which were read, and of those acknowledged.
     pub fn events(self, cq: *mut sys::ibv_cq) -> (u32, u32) {
         with(|universe| match &universe.find("Hca::events", Kind::Cq, cq.addr()).body {

@@ -15,6 +15,7 @@ use crate::addr::Gid;
 use crate::error::{Error, Result, VerbError};
 
 /// A filled entry of a GID table (`struct ibv_gid_entry`).
+#[doc(alias = "ibv_gid_entry")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct GidEntry {
@@ -45,6 +46,7 @@ impl GidEntry {
 }
 
 /// What packets look like that leave with a GID (`enum ibv_gid_type`).
+#[doc(alias = "ibv_gid_type")]
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct GidType(pub u32);
 

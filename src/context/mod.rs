@@ -41,6 +41,7 @@ const UNLOCKING: [&str; 2] = ["MLX5_SINGLE_THREADED", "BNXT_SINGLE_THREADED"];
 /// println!("firmware {}", ctx.device_attr().fw_ver());
 /// # Ok::<(), ibv::Error>(())
 /// ```
+#[doc(alias = "ibv_context")]
 pub struct Context {
     raw: Raw<sys::ibv_context>,
     name: Box<str>,
@@ -63,6 +64,7 @@ impl Context {
     /// # Errors
     ///
     /// [`Error::DeviceNotFound`], and those of [`Device::open`](crate::Device::open).
+    #[doc(alias = "ibv_open_device")]
     pub fn open_by_guid(guid: Guid) -> Result<Self> {
         devices()?.by_guid(guid)?.open()
     }
@@ -111,6 +113,15 @@ impl Context {
     /// # Errors
     ///
     /// [`Error::Verb`] with EINVAL if there is no such port.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # let ctx = ibv::Context::open("mlx5_0")?;
+    /// let port = ctx.query_port(1)?;
+    /// println!("{}, {}, MTU {}", port.state(), port.link_layer(), port.active_mtu());
+    /// # Ok::<(), ibv::Error>(())
+    /// ```
     #[doc(alias = "ibv_query_port")]
     pub fn query_port(&self, port: u8) -> Result<PortAttr> {
         let mut attr = sys::ibv_port_attr::default();
@@ -141,7 +152,18 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// [`Error::Verb`] with the errno of reading the table, from sysfs on kernels before 5.10.
+    /// [`Error::Verb`] with EIO if the device is gone, or with the errno of reading the table from sysfs on kernels
+    /// before 5.10; [`Error::Invalid`] if the device claims more entries than memory has room for.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # let ctx = ibv::Context::open("mlx5_0")?;
+    /// for entry in ctx.gid_table()? {
+    ///     println!("port {}, index {}: {} ({})", entry.port, entry.index, entry.gid, entry.gid_type);
+    /// }
+    /// # Ok::<(), ibv::Error>(())
+    /// ```
     #[doc(alias = "ibv_query_gid_table")]
     pub fn gid_table(&self) -> Result<Vec<GidEntry>> {
         gid::table(self)
@@ -174,12 +196,24 @@ impl Context {
             .map_err(|_| last_error("ibv_get_pkey_index", || format!("port {port}, P_Key {pkey:#06x}")))
     }
 
-    /// Our side of a path from `port`: its LID and MTU, and on RoCE the GID to send from, which is the first of
-    /// RoCE v2 over IPv4, RoCE v2 over a routable or link-local IPv6 address, RoCE v1.
+    /// `ibv_query_port`, `ibv_query_gid_table`—Our side of a path from `port`: its LID and MTU, and on RoCE the GID to
+    /// send from, which is the first of RoCE v2 over IPv4, RoCE v2 over a routable or link-local IPv6 address, RoCE v1.
     ///
     /// # Errors
     ///
-    /// [`Error::Verb`] as [`query_port`](Self::query_port); [`Error::Invalid`] if the port is RoCE and has no GID.
+    /// [`Error::Verb`] with EINVAL if there is no such port, EIO if the device is gone, or on RoCE as
+    /// [`gid_table`](Self::gid_table); [`Error::Invalid`] if the port is RoCE and has no GID.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # let ctx = ibv::Context::open("mlx5_0")?;
+    /// let local = ctx.local_port(1)?;
+    /// println!("LID {}, GID {}, MTU {}", local.lid, local.gid, local.mtu);
+    /// # Ok::<(), ibv::Error>(())
+    /// ```
+    #[doc(alias = "ibv_query_port")]
+    #[doc(alias = "ibv_query_gid_table")]
     pub fn local_port(&self, port: u8) -> Result<LocalPort> {
         let attr = self.query_port(port)?;
         let local =
@@ -201,12 +235,23 @@ impl Context {
         self.local_port_with_gid(port, entry.index)
     }
 
-    /// Our side of a path from `port`, sending from entry `gid_index` of its GID table (`ibv_*_pingpong -g`).
+    /// `ibv_query_port`, `ibv_query_gid`—Our side of a path from `port`, sending from entry `gid_index` of its GID
+    /// table (`ibv_*_pingpong -g`).
     ///
     /// # Errors
     ///
-    /// [`Error::Verb`] with EINVAL if there is no such port or index; [`Error::Invalid`] if the entry is empty, or
-    /// above 255.
+    /// [`Error::Verb`] with EINVAL if there is no such port or index, EIO if the device is gone; [`Error::Invalid`]
+    /// if the entry is empty, or above 255.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # let ctx = ibv::Context::open("mlx5_0")?;
+    /// let local = ctx.local_port_with_gid(1, 3)?; // the entry that `Context::gid_table` shows at index 3 of port 1
+    /// # Ok::<(), ibv::Error>(())
+    /// ```
+    #[doc(alias = "ibv_query_port")]
+    #[doc(alias = "ibv_query_gid")]
     pub fn local_port_with_gid(&self, port: u8, gid_index: u32) -> Result<LocalPort> {
         let attr = self.query_port(port)?;
         let gid = self.query_gid(port, gid_index)?;
@@ -227,6 +272,7 @@ impl Context {
     /// # Errors
     ///
     /// Those of [`ProtectionDomain::new`].
+    #[doc(alias = "ibv_alloc_pd")]
     pub fn alloc_pd(&self) -> Result<ProtectionDomain<'_>> {
         ProtectionDomain::new(self)
     }
@@ -236,6 +282,7 @@ impl Context {
     /// # Errors
     ///
     /// Those of [`CompletionQueue::new`].
+    #[doc(alias = "ibv_create_cq")]
     pub fn create_cq(&self, entries: u32) -> Result<CompletionQueue<'_>> {
         CompletionQueue::new(self, entries)
     }
@@ -245,6 +292,7 @@ impl Context {
     /// # Errors
     ///
     /// Those of [`CompletionChannel::new`].
+    #[doc(alias = "ibv_create_comp_channel")]
     pub fn create_comp_channel(&self) -> Result<CompletionChannel<'_>> {
         CompletionChannel::new(self)
     }

@@ -7,6 +7,7 @@ use ibv_sys as sys;
 use crate::addr::Mtu;
 
 /// State and limits of a port (`struct ibv_port_attr`).
+#[doc(alias = "ibv_port_attr")]
 #[derive(Clone, Copy)]
 pub struct PortAttr(pub(super) sys::ibv_port_attr);
 
@@ -77,6 +78,7 @@ impl PortAttr {
     }
 
     /// `enum ibv_port_cap_flags`, a bit each.
+    #[doc(alias = "ibv_port_cap_flags")]
     pub fn port_cap_flags(&self) -> u32 {
         self.0.port_cap_flags
     }
@@ -108,6 +110,7 @@ impl fmt::Debug for PortAttr {
 }
 
 /// Whether a port can carry traffic (`enum ibv_port_state`).
+#[doc(alias = "ibv_port_state")]
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct PortState(pub sys::ibv_port_state);
 

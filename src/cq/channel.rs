@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use ibv_sys as sys;
 
 use crate::context::Context;
-use crate::error::{CloseError, Refused, Result};
+use crate::error::{CloseError, Refused, Result, VerbError};
 use crate::parent::Parent;
 use crate::raw::{Raw, last_error};
 
@@ -65,6 +65,7 @@ impl CqId {
 /// }
 /// # Ok::<(), ibv::Error>(())
 /// ```
+#[doc(alias = "ibv_comp_channel")]
 pub struct CompletionChannel<'a> {
     raw: Raw<sys::ibv_comp_channel>,
     /// An epoll instance that is readable when the channel is. The channel's own descriptor is not given out: who reads
@@ -105,7 +106,23 @@ impl<'a> CompletionChannel<'a> {
     ///
     /// # Errors
     ///
-    /// [`Error::Verb`](crate::Error::Verb) if the channel can't be read.
+    /// [`Error::Verb`](crate::Error::Verb) with EIO if the device is gone and no event is left (with older kernels it is
+    /// only [`wait`](Self::wait) that says so, and the channel just stays empty); EBADF if something else in the process closed
+    /// the channel's descriptor. An empty channel (EAGAIN) is `None`, and a call that a signal interrupts (EINTR) is
+    /// made again.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # use ibv::{CompletionChannel, CqId};
+    /// # fn f(channel: &CompletionChannel<'_>, poll_it: impl Fn(CqId)) -> Result<(), ibv::Error> {
+    /// // the descriptor that `as_fd` gave is readable
+    /// while let Some(cq) = channel.try_event()? {
+    ///     poll_it(cq);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     #[doc(alias = "ibv_get_cq_event")]
     #[doc(alias = "ibv_ack_cq_events")]
     pub fn try_event(&self) -> Result<Option<CqId>> {
@@ -127,11 +144,13 @@ impl<'a> CompletionChannel<'a> {
         }
     }
 
-    /// Waits for the next event: the queue to poll.
+    /// `ibv_get_cq_event`—Waits for the next event: the queue to poll. It is acknowledged already.
     ///
     /// # Errors
     ///
-    /// [`Error::Verb`](crate::Error::Verb) if the channel can't be read.
+    /// [`Error::Verb`](crate::Error::Verb) as [`try_event`](Self::try_event): EIO if the device is gone, EBADF; or
+    /// (`poll`) ENOMEM if the kernel has no memory to wait with. A signal (EINTR) does not end the wait.
+    #[doc(alias = "ibv_get_cq_event")]
     pub fn wait(&self) -> Result<CqId> {
         loop {
             if let Some(id) = self.try_event()? {
@@ -141,11 +160,27 @@ impl<'a> CompletionChannel<'a> {
         }
     }
 
-    /// Waits for the next event, at most for `timeout`; `None` if none came.
+    /// `ibv_get_cq_event`—Waits for the next event, at most for `timeout`, counted in milliseconds and rounded up;
+    /// `None` if none came.
     ///
     /// # Errors
     ///
-    /// [`Error::Verb`](crate::Error::Verb) if the channel can't be read.
+    /// As [`wait`](Self::wait): [`Error::Verb`](crate::Error::Verb) with EIO if the device is gone, EBADF, ENOMEM. A
+    /// signal (EINTR) does not end the wait, nor make it longer.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # fn f(channel: &ibv::CompletionChannel<'_>, cq: &ibv::CompletionQueue<'_>) -> Result<(), ibv::Error> {
+    /// match channel.wait_timeout(Duration::from_millis(100))? {
+    ///     Some(id) => assert_eq!(id, cq.id()),
+    ///     None => println!("nothing for 100 ms"),
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[doc(alias = "ibv_get_cq_event")]
     pub fn wait_timeout(&self, timeout: Duration) -> Result<Option<CqId>> {
         let start = Instant::now();
         loop {
@@ -163,10 +198,18 @@ impl<'a> CompletionChannel<'a> {
     }
 
     fn until_readable(&self, timeout_ms: c_int) -> Result<()> {
-        let mut fd = libc::pollfd { fd: self.as_fd().as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: the channel is alive.
+        let fd = unsafe { (*self.raw.as_ptr()).fd };
+        let mut fd = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
         // SAFETY: one valid pollfd.
         if unsafe { libc::poll(&raw mut fd, 1, timeout_ms) } != -1 {
-            return Ok(());
+            // older kernels say only here that the device is gone, and for ever that there is nothing to read
+            let gone = fd.revents & libc::POLLIN == 0 && fd.revents != 0;
+            return if gone {
+                Err(VerbError::new("poll", libc::EIO, "the device is gone").into())
+            } else {
+                Ok(())
+            };
         }
         match io::Error::last_os_error().raw_os_error() {
             Some(libc::EINTR) => Ok(()),

@@ -91,6 +91,7 @@ mod sealed {
 /// }
 /// # Ok::<(), ibv::Error>(())
 /// ```
+#[doc(alias = "ibv_cq")]
 pub struct CompletionQueue<'a, K: CqKind = Bare> {
     raw: Raw<sys::ibv_cq>,
     room: Room,
@@ -321,7 +322,22 @@ impl<'a> CompletionQueue<'a, Bare> {
     ///
     /// # Errors
     ///
-    /// [`Error::Invalid`] if it was made without a channel; [`Error::Verb`].
+    /// [`Error::Invalid`] if it was made without a channel; [`Error::Verb`] with what the provider says: one that
+    /// rings the device's doorbell (mlx5) never fails, one that asks the kernel (Soft-RoCE) has EIO if the device is
+    /// gone.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # use ibv::{Arm, CompletionChannel, CompletionQueue, WorkCompletion};
+    /// # fn f(cq: &CompletionQueue<'_>, channel: &CompletionChannel<'_>) -> Result<(), ibv::Error> {
+    /// # let mut wcs = [WorkCompletion::default(); 16];
+    /// cq.arm(Arm::Any)?;
+    /// while !cq.poll(&mut wcs)?.is_empty() {} // what came before it was armed raises no event
+    /// channel.wait()?;
+    /// # Ok(())
+    /// # }
+    /// ```
     #[doc(alias = "ibv_req_notify_cq")]
     pub fn arm(&self, what: Arm) -> Result<()> {
         if self.channel.is_none() {

@@ -15,6 +15,7 @@ use ibv_sys as sys;
 /// `ibv_wc`—What became of a request.
 ///
 /// Make an array of them once, and let [`CompletionQueue::poll`](crate::CompletionQueue::poll) fill it.
+#[doc(alias = "ibv_wc")]
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 #[must_use = "a completion may be an error"]
@@ -56,6 +57,17 @@ impl WorkCompletion {
     /// # Errors
     ///
     /// [`WcError`] with the status otherwise.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # fn f(wc: &ibv::WorkCompletion) {
+    /// match wc.result() {
+    ///     Ok(done) => println!("{:?} of {:?} bytes", done.opcode(), done.byte_len()),
+    ///     Err(error) => eprintln!("{error}"),
+    /// }
+    /// # }
+    /// ```
     #[inline(always)]
     pub fn result(&self) -> Result<Completion<'_>, WcError> {
         if self.0.status == sys::IBV_WC_SUCCESS { Ok(Completion(&self.0)) } else { Err(self.error()) }
@@ -213,6 +225,18 @@ macro_rules! codes {
 
 codes! {
     /// How a request ended (`enum ibv_wc_status`; InfiniBand specification 11.6.2). Newer libraries may know more.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # use ibv::{WcStatus, WorkCompletion};
+    /// # fn f(wc: &WorkCompletion) {
+    /// match wc.status() {
+    ///     WcStatus::SUCCESS | WcStatus::WR_FLUSH_ERR => {}
+    ///     status => eprintln!("{status}: {}", status.hint().unwrap_or("no advice")),
+    /// }
+    /// # }
+    /// ```
     WcStatus(sys::ibv_wc_status) {
         /// As asked.
         SUCCESS = IBV_WC_SUCCESS,

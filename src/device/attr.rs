@@ -8,6 +8,8 @@ use ibv_sys as sys;
 use crate::addr::Guid;
 
 /// A device's limits and identity (`struct ibv_device_attr_ex`), read once when it is opened.
+#[doc(alias = "ibv_device_attr")]
+#[doc(alias = "ibv_device_attr_ex")]
 #[derive(Clone, Copy)]
 pub struct DeviceAttr(pub(crate) sys::ibv_device_attr_ex);
 
@@ -108,6 +110,7 @@ impl DeviceAttr {
     }
 
     /// `enum ibv_device_cap_flags`, a bit each; newer kernels report bits that older headers do not name.
+    #[doc(alias = "ibv_device_cap_flags")]
     pub fn cap_flags(&self) -> u64 {
         self.0.device_cap_flags_ex | u64::from(self.0.orig_attr.device_cap_flags)
     }
@@ -124,6 +127,7 @@ impl DeviceAttr {
 }
 
 /// With what a device's atomic operations are atomic (`enum ibv_atomic_cap`).
+#[doc(alias = "ibv_atomic_cap")]
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub struct AtomicCap(pub sys::ibv_atomic_cap);
 

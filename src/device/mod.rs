@@ -223,6 +223,8 @@ impl fmt::Debug for Device<'_> {
 }
 
 /// What kind of node a device is (`enum ibv_node_type`).
+#[doc(alias = "ibv_node_type")]
+#[doc(alias = "ibv_node_type_str")]
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub struct NodeType(pub sys::ibv_node_type);
 
@@ -246,6 +248,7 @@ impl fmt::Display for NodeType {
 }
 
 /// A device's family of transports (`enum ibv_transport_type`).
+#[doc(alias = "ibv_transport_type")]
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub struct TransportType(pub sys::ibv_transport_type);
 

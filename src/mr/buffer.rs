@@ -221,6 +221,17 @@ impl Pages {
     }
 
     /// For huge pages, or a NUMA node.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # use ibv::{HugePages, MemoryRegion, Pages, ProtectionDomain};
+    /// # fn f(pd: &ProtectionDomain<'_>) -> Result<(), ibv::Error> {
+    /// let pages = Pages::builder().huge(HugePages::Size2M).numa_node(0).map(64 << 20)?;
+    /// let mr = MemoryRegion::local(pd, pages)?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn builder() -> PagesBuilder {
         PagesBuilder::default()
     }

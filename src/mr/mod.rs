@@ -104,6 +104,7 @@ impl RemoteAccess {
 /// let buffer: Vec<u8> = mr.into_buffer()?;
 /// # Ok::<(), ibv::Error>(())
 /// ```
+#[doc(alias = "ibv_mr")]
 pub struct MemoryRegion<'a, K: RegionKind = Local, M: Buffer = Pages> {
     raw: Raw<sys::ibv_mr>,
     memory: ManuallyDrop<Memory<M>>,
@@ -216,6 +217,17 @@ impl<'a, K: RegionKind, M: Buffer> MemoryRegion<'a, K, M> {
     }
 
     /// Address, length and key, to be told to peers.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # use ibv::{ProtectionDomain, RemoteAccess};
+    /// # fn f(pd: &ProtectionDomain<'_>) -> Result<(), ibv::Error> {
+    /// let mr = pd.alloc_remote(4096, RemoteAccess::WRITE)?;
+    /// let wire = mr.remote_region().to_wire(); // 20 bytes, for the peer
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn remote_region(&self) -> RemoteRegion
     where
         K: ForPeers,
@@ -236,11 +248,23 @@ impl<'a, K: RegionKind, M: Buffer> MemoryRegion<'a, K, M> {
         &self.pd
     }
 
-    /// The part of it that a request shall use, as a scatter/gather element.
+    /// `ibv_sge`—The part of it that a request shall use, as a scatter/gather element.
     ///
     /// # Errors
     ///
     /// [`RangeError`] if the range goes past the region's end, or is 2³¹ bytes or longer: a longer message takes several.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # use ibv::{MemoryRegion, QueuePair, send};
+    /// # fn f<'a>(qp: &QueuePair<'a>, mr: &'a MemoryRegion<'a>) -> Result<(), ibv::Error> {
+    /// let (head, body) = (mr.slice(..64)?, mr.slice(1024..2048)?);
+    /// qp.post(send([head, body]).signaled())?; // one message of 1088 bytes; made with `.send_sges(2)`
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[doc(alias = "ibv_sge")]
     #[inline]
     pub fn slice(&self, range: impl RangeBounds<usize>) -> Result<MrSlice<'_>, RangeError> {
         let (at, len) = check_range(range, self.len())?;
@@ -262,6 +286,16 @@ impl<'a, K: RegionKind, M: Buffer> MemoryRegion<'a, K, M> {
     /// # Errors
     ///
     /// [`RangeError`] if they are not aligned to 8, or go past the region's end.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # use ibv::{MemoryRegion, QueuePair, RemoteU64, fetch_add};
+    /// # fn f<'a>(qp: &QueuePair<'a>, mr: &'a MemoryRegion<'a>, counter: RemoteU64) -> Result<(), ibv::Error> {
+    /// qp.post(fetch_add(mr.u64_at(64)?, counter, 1).signaled())?;
+    /// # Ok(())
+    /// # }
+    /// ```
     #[inline]
     pub fn u64_at(&self, at: usize) -> Result<MrU64<'_>, RangeError> {
         let start = self.word(at)?;
@@ -273,6 +307,16 @@ impl<'a, K: RegionKind, M: Buffer> MemoryRegion<'a, K, M> {
     /// # Errors
     ///
     /// [`RangeError`] if they go past the region's end.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # fn f(mr: &ibv::MemoryRegion<'_>) -> Result<(), ibv::Error> {
+    /// let mut header = [0; 16];
+    /// mr.read(0, &mut header)?; // after polling the completion of what filled it
+    /// # Ok(())
+    /// # }
+    /// ```
     #[inline]
     pub fn read(&self, at: usize, to: &mut [u8]) -> Result<(), RangeError> {
         let from = self.bytes(at, to.len())?;
@@ -287,6 +331,16 @@ impl<'a, K: RegionKind, M: Buffer> MemoryRegion<'a, K, M> {
     /// # Errors
     ///
     /// [`RangeError`] if it goes past the region's end.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # fn f(mr: &ibv::MemoryRegion<'_>) -> Result<(), ibv::Error> {
+    /// mr.write(0, b"hello")?;
+    /// mr.write(5, &7u32.to_be_bytes())?;
+    /// # Ok(())
+    /// # }
+    /// ```
     #[inline]
     pub fn write(&self, at: usize, from: &[u8]) -> Result<(), RangeError> {
         let to = self.bytes(at, from.len())?;
@@ -300,6 +354,17 @@ impl<'a, K: RegionKind, M: Buffer> MemoryRegion<'a, K, M> {
     /// # Errors
     ///
     /// [`RangeError`] if they are not aligned to 8, or go past the region's end.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # fn f(mr: &ibv::MemoryRegion<'_>) -> Result<(), ibv::Error> {
+    /// while mr.load_u64(8)? == 0 {
+    ///     std::hint::spin_loop(); // until a peer writes it
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     #[inline]
     pub fn load_u64(&self, at: usize) -> Result<u64, RangeError> {
         let at = self.word(at)?;
@@ -326,6 +391,15 @@ impl<'a, K: RegionKind, M: Buffer> MemoryRegion<'a, K, M> {
     /// # Errors
     ///
     /// As [`load_u64`](Self::load_u64).
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # fn f(mr: &ibv::MemoryRegion<'_>) -> Result<(), ibv::Error> {
+    /// let ticket = mr.fetch_add_u64(0, 1)?;
+    /// # Ok(())
+    /// # }
+    /// ```
     #[inline]
     pub fn fetch_add_u64(&self, at: usize, value: u64) -> Result<u64, RangeError> {
         let at = self.word(at)?;
@@ -352,6 +426,16 @@ impl<'a, K: RegionKind, M: Buffer> MemoryRegion<'a, K, M> {
     /// # Errors
     ///
     /// [`CloseError`] with the region, as it was; EBUSY or EINVAL if a memory window is bound to it.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # fn f(mr: ibv::MemoryRegion<'_>) -> Result<(), ibv::Error> {
+    /// let pages = mr.into_buffer()?; // no device reaches it any more
+    /// println!("{:?}", &pages[..5]);
+    /// # Ok(())
+    /// # }
+    /// ```
     #[doc(alias = "ibv_dereg_mr")]
     pub fn into_buffer(mut self) -> Result<M, CloseError<Self>> {
         if let Err(error) = self.raw.destroy() {
@@ -370,6 +454,7 @@ impl<'a, K: RegionKind, M: Buffer> MemoryRegion<'a, K, M> {
     /// # Errors
     ///
     /// As [`into_buffer`](Self::into_buffer).
+    #[doc(alias = "ibv_dereg_mr")]
     pub fn close(self) -> Result<(), CloseError<Self>> {
         self.into_buffer().map(drop)
     }

@@ -21,6 +21,21 @@ use crate::error::{Error, Result};
 /// assert!(region.slice(4000..5000).is_err());
 /// # Ok::<(), ibv::Error>(())
 /// ```
+///
+/// Told by one side, used by the other:
+///
+/// ```no_run
+/// # use ibv::{MemoryRegion, MrSlice, QueuePair, Remote, RemoteRegion, write};
+/// # fn tell(mr: &MemoryRegion<'_, Remote>) -> [u8; 20] {
+/// let wire = mr.remote_region().to_wire();
+/// # wire
+/// # }
+/// # fn f<'a>(qp: &QueuePair<'a>, data: MrSlice<'a>, wire: [u8; 20]) -> Result<(), ibv::Error> {
+/// let peer = RemoteRegion::from_wire(&wire)?;
+/// qp.post(write(data, peer.slice(..data.len() as usize)?).signaled())?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct RemoteRegion {
@@ -81,6 +96,16 @@ impl RemoteRegion {
     /// # Errors
     ///
     /// [`RangeError`] if they are not aligned to 8 in the peer's memory, or go past the region's end.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # use ibv::{MrU64, QueuePair, RemoteRegion, cmp_swp};
+    /// # fn f<'a>(qp: &QueuePair<'a>, into: MrU64<'a>, peer: RemoteRegion) -> Result<(), ibv::Error> {
+    /// qp.post(cmp_swp(into, peer.u64_at(8)?, 0, 1).signaled())?;
+    /// # Ok(())
+    /// # }
+    /// ```
     #[inline]
     pub fn u64_at(&self, at: usize) -> Result<RemoteU64, RangeError> {
         let RemoteSlice { addr, rkey, .. } = self.slice(at..at.saturating_add(8))?;

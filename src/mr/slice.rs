@@ -22,6 +22,7 @@ const MAX_LEN: usize = (1 << 31) - 1;
 /// `ibv_sge`—A part of a memory region: what a request gathers from, or scatters to.
 ///
 /// It is checked when it is made, by [`MemoryRegion::slice`](crate::MemoryRegion::slice), and borrows the region.
+#[doc(alias = "ibv_sge")]
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 pub struct MrSlice<'m> {

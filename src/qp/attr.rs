@@ -2,6 +2,25 @@
 //!
 //! Required attributes are arguments of `new`, optional ones are methods. Which are which is the kernel's table
 //! (`ib_core`, InfiniBand specification 10.3.1); a test holds every mask made here against it.
+//!
+//! Values are as in C: times are codes, whose meaning each method says; a value out of its range is an
+//! [`Error::Limit`](crate::Error::Limit) of the transition that it is given to.
+//!
+//! # Examples
+//!
+//! ```no_run
+//! # use ibv::{AddressVector, Mtu, QueuePair, Rc, state::Reset};
+//! use ibv::qp::attr::{InitAttr, RcRtrAttr, RcRtsAttr};
+//!
+//! # fn f<'a>(
+//! #     qp: QueuePair<'a, Rc, Reset>, path: AddressVector, qpn: u32, their_psn: u32, our_psn: u32,
+//! # ) -> Result<QueuePair<'a>, ibv::Error> {
+//! let qp = qp.init(InitAttr::new(1).pkey_index(0))?;
+//! let qp = qp.rtr(RcRtrAttr::new(&path, Mtu::B1024, qpn, their_psn).max_dest_rd_atomic(4))?;
+//! let qp = qp.rts(RcRtsAttr::new(our_psn).timeout(14).retry_cnt(3).max_rd_atomic(4))?;
+//! # Ok(qp)
+//! # }
+//! ```
 
 use std::fmt;
 
@@ -113,7 +132,8 @@ macro_rules! setter {
         }
     };
     (alt_path) => {
-        /// The path that is taken when the first one fails, where the device can change over.
+        /// The path that is taken when the first one fails, where the device can change over; `timeout` is a code as
+        /// that of [`RcRtsAttr::timeout`].
         pub fn alt_path(mut self, path: &AddressVector, pkey_index: u16, timeout: u8) -> Self {
             self.0.alt_path(path, pkey_index, timeout);
             self
@@ -220,6 +240,7 @@ attrs! {
 }
 
 /// State of path migration (`enum ibv_mig_state`).
+#[doc(alias = "ibv_mig_state")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PathMigState(pub sys::ibv_mig_state);
 
@@ -236,6 +257,15 @@ impl PathMigState {
 ///
 /// What is not said is as the `ibv_*_pingpong` programs have it, but for the MTU, which is the port's own, the hop
 /// limit, which is that of [`Grh::new`](crate::Grh::new), and the retry count, which is 6.
+///
+/// # Examples
+///
+/// ```no_run
+/// # use ibv::{Connection, Endpoint, LocalPort, Mtu};
+/// # fn f(local: LocalPort, psn: u32, peer: Endpoint) -> Connection {
+/// Connection::new(local, psn, peer).mtu(Mtu::B1024).max_rd_atomic(4).max_dest_rd_atomic(4).timeout(18)
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug)]
 #[must_use]
 pub struct Connection {
@@ -270,13 +300,13 @@ impl Connection {
         }
     }
 
-    /// The path MTU, which both sides must agree on.
+    /// The path MTU, which both sides must agree on; that of the local port if not said.
     pub fn mtu(mut self, mtu: Mtu) -> Self {
         self.mtu = mtu;
         self
     }
 
-    /// Service level, 0 to 15.
+    /// Service level, 0 to 15; 0 if not said.
     pub fn sl(mut self, sl: u8) -> Self {
         self.sl = sl;
         self

@@ -30,6 +30,7 @@ use crate::wr::encode::Limits;
 const RXE_VENDOR_ID: u32 = 0x00ff_ffff;
 
 /// Sizes of a queue pair's queues (`struct ibv_qp_cap`).
+#[doc(alias = "ibv_qp_cap")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct QpCaps {
@@ -88,6 +89,8 @@ pub(super) struct Depths {
 /// let qp = pd.create_qp::<Rc>(&cq, &cq).send_depth(64).recv_depth(128).inline(64).build()?;
 /// # Ok::<(), ibv::Error>(())
 /// ```
+#[doc(alias = "ibv_qp_init_attr")]
+#[doc(alias = "ibv_qp_init_attr_ex")]
 #[must_use = "`build` makes the queue pair"]
 pub struct QueuePairBuilder<'a, T: Transport, B: Backend = Basic> {
     pub(super) pd: Parent<'a, ProtectionDomain<'a>>,
@@ -109,7 +112,19 @@ impl<'a, T: Transport> QueuePairBuilder<'a, T, Basic> {
         Self::of(pd.into(), send_cq.into(), recv_cq.into())
     }
 
-    /// Posts shall go by `ibv_wr_*`.
+    /// `ibv_create_qp_ex`—Posts shall go by `ibv_wr_*`, the [`Extended`] backend: fewer instructions, but `&mut self`.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # use ibv::{CompletionQueue, ProtectionDomain, Rc};
+    /// # fn f(pd: &ProtectionDomain<'_>, cq: &CompletionQueue<'_>) -> Result<(), ibv::Error> {
+    /// let qp = pd.create_qp::<Rc>(cq, cq).send_depth(64).extended().build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[doc(alias = "ibv_create_qp_ex")]
+    #[doc(alias = "ibv_wr_start")]
     pub fn extended(self) -> QueuePairBuilder<'a, T, Extended> {
         let Self { pd, send_cq, recv_cq, caps, signal_all, _makes } = self;
         QueuePairBuilder { pd, send_cq, recv_cq, caps, signal_all, _makes: PhantomData }
@@ -200,31 +215,31 @@ impl<'a, T: Transport, B: Backend> QueuePairBuilder<'a, T, B> {
         Self { pd, send_cq, recv_cq, caps, signal_all: false, _makes: PhantomData }
     }
 
-    /// How many sends can be outstanding.
+    /// How many sends can be outstanding; 16 if not said.
     pub fn send_depth(mut self, requests: u32) -> Self {
         self.caps.send_depth = requests;
         self
     }
 
-    /// How many receives can be outstanding.
+    /// How many receives can be outstanding; 16 if not said.
     pub fn recv_depth(mut self, requests: u32) -> Self {
         self.caps.recv_depth = requests;
         self
     }
 
-    /// How many scatter/gather elements a send can have, at least 1.
+    /// How many scatter/gather elements a send can have, at least 1, which it is if not said.
     pub fn send_sges(mut self, elements: u32) -> Self {
         self.caps.send_sges = elements;
         self
     }
 
-    /// How many scatter/gather elements a receive can have, at least 1.
+    /// How many scatter/gather elements a receive can have, at least 1, which it is if not said.
     pub fn recv_sges(mut self, elements: u32) -> Self {
         self.caps.recv_sges = elements;
         self
     }
 
-    /// How many bytes of [`Inline`](crate::Inline) data a send can carry.
+    /// How many bytes of [`Inline`](crate::Inline) data a send can carry; 0 if not said.
     pub fn inline(mut self, bytes: u32) -> Self {
         self.caps.inline = bytes;
         self

@@ -77,7 +77,8 @@ impl<'a, T: Transport, B: Backend> DynQueuePair<'a, T, B> {
     ///
     /// # Errors
     ///
-    /// [`Error::Verb`].
+    /// [`Error::Verb`] with EIO if the device is gone, ENOMEM if the kernel has no memory for the answer.
+    #[doc(alias = "ibv_query_qp")]
     pub fn query(&self) -> Result<QpAttr> {
         self.qp.query()
     }
@@ -87,6 +88,7 @@ impl<'a, T: Transport, B: Backend> DynQueuePair<'a, T, B> {
     /// # Errors
     ///
     /// [`Error::Invalid`] in another state, and those of [`QueuePair::init`].
+    #[doc(alias = "ibv_modify_qp")]
     pub fn init(&mut self, attr: T::Init) -> Result<()> {
         if self.state != QpState::RESET {
             return Err(Error::invalid("the queue pair's state", self.state, "RESET: call `reset` first"));
@@ -98,7 +100,9 @@ impl<'a, T: Transport, B: Backend> DynQueuePair<'a, T, B> {
     ///
     /// # Errors
     ///
-    /// [`Error::Verb`].
+    /// [`Error::Verb`] with EIO if the device is gone, EINVAL if it refuses (Soft-RoCE does while a queue pair
+    /// [drains](QpAttr::is_draining)). The state stays as it was.
+    #[doc(alias = "ibv_modify_qp")]
     pub fn reset(&mut self) -> Result<()> {
         self.go(QpState::RESET, Change::default())
     }
@@ -107,7 +111,9 @@ impl<'a, T: Transport, B: Backend> DynQueuePair<'a, T, B> {
     ///
     /// # Errors
     ///
-    /// [`Error::Invalid`] in RESET; [`Error::Verb`].
+    /// [`Error::Invalid`] in RESET; [`Error::Verb`] with EIO if the device is gone, EINVAL if it refuses. The state stays
+    /// as it was.
+    #[doc(alias = "ibv_modify_qp")]
     pub fn into_error(&mut self) -> Result<()> {
         if self.state == QpState::RESET {
             return Err(Error::invalid("the queue pair's state", self.state, "any but RESET"));
@@ -168,6 +174,7 @@ impl<T: Connected, B: Backend> DynQueuePair<'_, T, B> {
     /// # Errors
     ///
     /// [`Error::Invalid`] in another state, and those of [`QueuePair::connect`], after which it is in RESET.
+    #[doc(alias = "ibv_modify_qp")]
     pub fn connect(&mut self, connection: &Connection) -> Result<()> {
         self.rtr_then_rts(T::rtr(connection), &T::rts(connection))
     }
@@ -179,6 +186,7 @@ impl<T: Datagram, B: Backend> DynQueuePair<'_, T, B> {
     /// # Errors
     ///
     /// As [`connect`](DynQueuePair::connect).
+    #[doc(alias = "ibv_modify_qp")]
     pub fn activate(&mut self, psn: u32) -> Result<()> {
         self.rtr_then_rts(Ok(T::rtr()), &T::rts(psn))
     }
@@ -190,6 +198,7 @@ impl<'a, T: Transport> DynQueuePair<'a, T, Basic> {
     /// # Errors
     ///
     /// [`PostError::WrongState`] in another state, and those of [`QueuePair::post`].
+    #[doc(alias = "ibv_post_send")]
     #[inline]
     pub fn post<R: SendRequest<'a, T>>(&self, request: R) -> Result<(), PostError> {
         self.ready()?.post(request)
@@ -201,6 +210,7 @@ impl<'a, T: Transport> DynQueuePair<'a, T, Basic> {
     /// # Errors
     ///
     /// As [`post`](Self::post).
+    #[doc(alias = "ibv_post_send")]
     #[inline]
     pub fn post_prepared(&self, request: &Prepared<'a, T>) -> Result<(), PostError> {
         self.ready()?.post_prepared(request)
@@ -211,6 +221,18 @@ impl<'a, T: Transport> DynQueuePair<'a, T, Basic> {
     /// # Errors
     ///
     /// [`PostError::WrongState`] in another state.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # use ibv::{BatchStorage, DynQueuePair, MrSlice, PostError, Rc, send};
+    /// # fn f<'a>(qp: &DynQueuePair<'a, Rc>, data: MrSlice<'a>) -> Result<(), PostError> {
+    /// let mut storage = BatchStorage::<4>::new();
+    /// let mut batch = qp.ready()?.batch(&mut storage);
+    /// batch.push(send(data).signaled())?;
+    /// batch.submit()
+    /// # }
+    /// ```
     #[inline]
     pub fn ready(&self) -> Result<&QueuePair<'a, T, Rts, Basic>, PostError> {
         if self.state == QpState::RTS {
@@ -227,6 +249,8 @@ impl<'a, T: Transport> DynQueuePair<'a, T, Extended> {
     /// # Errors
     ///
     /// As with the basic backend.
+    #[doc(alias = "ibv_wr_start")]
+    #[doc(alias = "ibv_wr_complete")]
     #[inline]
     pub fn post<R: SendRequest<'a, T>>(&mut self, request: R) -> Result<(), PostError> {
         if self.state != QpState::RTS {

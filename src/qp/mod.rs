@@ -113,10 +113,13 @@ pub(crate) mod link {
 }
 
 /// `ibv_post_send`: every provider has it; posting takes `&self`.
+#[doc(alias = "ibv_post_send")]
 #[derive(Debug, Clone, Copy)]
 pub enum Basic {}
 
 /// `ibv_wr_*`: fewer instructions where the provider has it; posting takes `&mut self`.
+#[doc(alias = "ibv_wr_start")]
+#[doc(alias = "ibv_qp_ex")]
 #[derive(Debug, Clone, Copy)]
 pub enum Extended {}
 
@@ -198,6 +201,7 @@ mod sealed {
 /// qp.post(send(mr.slice(..5)?).signaled().id(1))?;
 /// # Ok::<(), ibv::Error>(())
 /// ```
+#[doc(alias = "ibv_qp")]
 pub struct QueuePair<'a, T: Transport = Rc, S: State = Rts, B: Backend = Basic> {
     /// `core`'s, at hand for posting.
     qp: NonNull<sys::ibv_qp>,
@@ -248,7 +252,20 @@ impl<'a, T: Transport, S: State, B: Backend> QueuePair<'a, T, S, B> {
     ///
     /// # Errors
     ///
-    /// [`Error::Verb`](crate::Error::Verb).
+    /// [`Error::Verb`](crate::Error::Verb) with EIO if the device is gone, ENOMEM if the kernel has no memory for the
+    /// answer.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # fn f(qp: &ibv::QueuePair<'_>) -> Result<(), ibv::Error> {
+    /// let now = qp.query()?;
+    /// if now.state() != qp.state() {
+    ///     println!("the device has moved it to {}", now.state());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     #[doc(alias = "ibv_query_qp")]
     pub fn query(&self) -> Result<QpAttr> {
         let (attr, init) = self.core.query()?;
@@ -310,6 +327,19 @@ impl<T: Transport, S: State, B: Backend> fmt::Debug for QueuePair<'_, T, S, B> {
 }
 
 /// What a queue pair really is (`struct ibv_qp_attr`, `struct ibv_qp_init_attr`).
+///
+/// # Examples
+///
+/// ```no_run
+/// # fn f(qp: &ibv::QueuePair<'_>) -> Result<(), ibv::Error> {
+/// let now = qp.query()?;
+/// println!("{} at MTU {} to QP {:#x}", now.state(), now.path_mtu(), now.dest_qpn());
+/// println!("{} sends can be outstanding", now.caps().send_depth);
+/// # Ok(())
+/// # }
+/// ```
+#[doc(alias = "ibv_qp_attr")]
+#[doc(alias = "ibv_qp_init_attr")]
 #[derive(Clone, Copy)]
 pub struct QpAttr {
     attr: sys::ibv_qp_attr,
@@ -337,22 +367,22 @@ impl QpAttr {
         self.signals_all
     }
 
-    /// Its path MTU.
+    /// Its path MTU, from RTR on.
     pub fn path_mtu(&self) -> crate::addr::Mtu {
         crate::addr::Mtu::from_c(self.attr.path_mtu)
     }
 
-    /// The peer's queue pair number.
+    /// The peer's queue pair number, 24 bits; it means something on RC and UC from RTR on.
     pub fn dest_qpn(&self) -> u32 {
         self.attr.dest_qp_num
     }
 
-    /// The port that it is bound to.
+    /// The port that it is bound to, from 1; from INIT on.
     pub fn port(&self) -> u8 {
         self.attr.port_num
     }
 
-    /// How often it sends again when no acknowledgement comes.
+    /// How often it sends again when no acknowledgement comes, at most 7.
     pub fn retry_cnt(&self) -> u8 {
         self.attr.retry_cnt
     }

@@ -71,7 +71,21 @@ impl<'a, T: Transport, S: State> QueuePair<'a, T, S, Basic> {
     ///
     /// # Errors
     ///
-    /// [`PostError`]: nothing was posted, unless it is a [`PostError::Device`] that says otherwise.
+    /// [`PostError`]: nothing was posted, unless it is a [`PostError::Device`] that says otherwise. Its errno is ENOMEM
+    /// if the queue is full, and EINVAL mostly for a queue pair that has moved to another state.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # use ibv::{MrSlice, PostError, QueuePair, send};
+    /// # fn f<'a>(qp: &QueuePair<'a>, data: MrSlice<'a>) -> Result<(), PostError> {
+    /// match qp.post(send(data).signaled()) {
+    ///     Err(full) if full.is_queue_full() => {} // poll, then post it again
+    ///     other => other?,
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     #[doc(alias = "ibv_post_send")]
     #[inline(always)]
     pub fn post<R>(&self, request: R) -> Result<(), PostError>
@@ -79,7 +93,9 @@ impl<'a, T: Transport, S: State> QueuePair<'a, T, S, Basic> {
         S: CanPostSend,
         R: SendRequest<'a, T>,
     {
-        // SAFETY: see the module.
+        // SAFETY: `qp` is destroyed by `core` alone, which `self` holds; `limits` were granted to it; and `R` is a
+        // `SendRequest<'a, _>`, whose regions live for `'a`, or whose detached slices have keys that die before the
+        // memory.
         unsafe { post_send(self.qp, &self.limits, &request) }
     }
 
@@ -97,6 +113,7 @@ impl<'a, T: Transport, S: State> QueuePair<'a, T, S, Basic> {
     /// batch.submit()
     /// # }
     /// ```
+    #[doc(alias = "ibv_post_send")]
     #[inline(always)]
     pub fn batch<'l, const N: usize, const E: usize>(
         &'l self,
@@ -105,7 +122,8 @@ impl<'a, T: Transport, S: State> QueuePair<'a, T, S, Basic> {
     where
         S: CanPostSend,
     {
-        // SAFETY: see the module; the batch borrows the queue pair, which stays in its state meanwhile.
+        // SAFETY: `qp` is `core`'s and `limits` its own; the batch borrows `self` for `'l`, so both are there, and the
+        // queue pair in its state, until it is submitted.
         unsafe { Batch::new(self.qp, &self.limits, storage) }
     }
 
@@ -113,7 +131,20 @@ impl<'a, T: Transport, S: State> QueuePair<'a, T, S, Basic> {
     ///
     /// # Errors
     ///
-    /// Those [`PostError`]s that need no device.
+    /// Those [`PostError`]s that need no device, and so have no errno: [`TooManySges`](PostError::TooManySges),
+    /// [`InlineTooLong`](PostError::InlineTooLong), [`MessageTooLong`](PostError::MessageTooLong),
+    /// [`RemoteTooShort`](PostError::RemoteTooShort), [`OtherContext`](PostError::OtherContext).
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # use ibv::{Inline, PostError, QueuePair, RemoteSlice, write};
+    /// # fn f(qp: &QueuePair<'_>, flag: RemoteSlice) -> Result<(), PostError> {
+    /// let ring = qp.prepare(write(Inline(&[1]), flag).signaled())?; // the byte is copied now
+    /// qp.post_prepared(&ring)?;
+    /// qp.post_prepared(&ring)
+    /// # }
+    /// ```
     pub fn prepare<R: SendRequest<'a, T> + Keepable<'a>>(
         &self,
         request: R,
@@ -126,12 +157,14 @@ impl<'a, T: Transport, S: State> QueuePair<'a, T, S, Basic> {
     /// # Errors
     ///
     /// As [`post`](Self::post); and [`PostError::OtherQueuePair`].
+    #[doc(alias = "ibv_post_send")]
     #[inline(always)]
     pub fn post_prepared(&self, request: &Prepared<'a, T>) -> Result<(), PostError>
     where
         S: CanPostSend,
     {
-        // SAFETY: see the module.
+        // SAFETY: `qp` is destroyed by `core` alone, which `self` holds, and `limits` were granted to it; what the
+        // request names lives for `'a`, as `prepare` demanded.
         unsafe { request.post(self.qp, &self.limits) }
     }
 }
@@ -141,7 +174,17 @@ impl<'a, T: Transport, S: State> QueuePair<'a, T, S, Extended> {
     ///
     /// # Errors
     ///
-    /// As [`post`](QueuePair::post) of the basic backend.
+    /// As [`post`](QueuePair::post) of the basic backend; a full queue is ENOMEM or ENOSPC, as the provider likes
+    /// ([`PostError::is_queue_full`] knows both).
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # use ibv::{Extended, MrSlice, PostError, QueuePair, Rc, send, state::Rts};
+    /// # fn f<'a>(qp: &mut QueuePair<'a, Rc, Rts, Extended>, data: MrSlice<'a>) -> Result<(), PostError> {
+    /// qp.post(send(data).signaled().id(1))
+    /// # }
+    /// ```
     #[doc(alias = "ibv_wr_start")]
     #[doc(alias = "ibv_wr_complete")]
     #[inline(always)]
@@ -158,6 +201,19 @@ impl<'a, T: Transport, S: State> QueuePair<'a, T, S, Extended> {
     /// # Errors
     ///
     /// As [`post`](Self::post); either all are posted or none, as far as the provider tells.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # use ibv::{Extended, MrSlice, PostError, QueuePair, Rc, RemoteSlice, state::Rts, write};
+    /// # fn f<'a>(
+    /// #     qp: &mut QueuePair<'a, Rc, Rts, Extended>, from: [MrSlice<'a>; 2], to: [RemoteSlice; 2],
+    /// # ) -> Result<(), PostError> {
+    /// qp.post_list(&[write(from[0], to[0]), write(from[1], to[1]).signaled()])
+    /// # }
+    /// ```
+    #[doc(alias = "ibv_wr_start")]
+    #[doc(alias = "ibv_wr_complete")]
     #[inline(always)]
     pub fn post_list<R>(&mut self, requests: &[R]) -> Result<(), PostError>
     where
@@ -166,7 +222,8 @@ impl<'a, T: Transport, S: State> QueuePair<'a, T, S, Extended> {
     {
         // an `ibv_qp_ex` starts with its `ibv_qp` (`ibv_qp_to_qp_ex` is this cast, checked at creation)
         let qp: NonNull<sys::ibv_qp_ex> = self.qp.cast();
-        // SAFETY: see the module; made with all operations, and `&mut self` keeps others away.
+        // SAFETY: `qp` is `core`'s, which `self` holds, and `limits` its own; `build` asked for all operations of `T`
+        // and found their pointers; `&mut self` keeps every other poster of sends away.
         unsafe { post_extended(qp, &self.limits, requests) }
     }
 }
@@ -176,7 +233,20 @@ impl<'a, T: Transport, S: State, B: Verbs> QueuePair<'a, T, S, B> {
     ///
     /// # Errors
     ///
-    /// As [`post`](QueuePair::post).
+    /// As [`post`](QueuePair::post): [`PostError::Device`] has ENOMEM if the queue is full, EINVAL mostly for a queue
+    /// pair that has moved to another state.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # use ibv::{MemoryRegion, QueuePair, Rc, recv, state::Init};
+    /// # fn f<'a>(qp: &QueuePair<'a, Rc, Init>, mr: &'a MemoryRegion<'a>) -> Result<(), ibv::Error> {
+    /// for (id, at) in (0..4096).step_by(1024).enumerate() {
+    ///     qp.post_recv(recv(mr.slice(at..at + 1024)?).id(id as u64))?;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     #[doc(alias = "ibv_post_recv")]
     #[inline(always)]
     pub fn post_recv<D>(&self, request: Recv<D>) -> Result<(), PostError>
@@ -184,11 +254,27 @@ impl<'a, T: Transport, S: State, B: Verbs> QueuePair<'a, T, S, B> {
         S: CanPostRecv,
         D: Scatter<'a>,
     {
-        // SAFETY: see the module.
+        // SAFETY: `qp` is destroyed by `core` alone, which `self` holds; `limits` were granted to it; and `D` is a
+        // `Scatter<'a>`, whose regions live for `'a`, or whose detached slices have keys that die before the memory.
         unsafe { post_recv(self.qp, &self.limits, &request) }
     }
 
     /// `ibv_post_recv`—Starts a list of receives, which reaches the device with one call.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # use ibv::{MrSlice, PostError, QueuePair, RecvStorage, recv};
+    /// # fn f<'a>(qp: &QueuePair<'a>, rooms: &[MrSlice<'a>]) -> Result<(), PostError> {
+    /// let mut storage = RecvStorage::<16>::new();
+    /// let mut batch = qp.recv_batch(&mut storage);
+    /// for (id, room) in (0..).zip(rooms) {
+    ///     batch.push(recv(*room).id(id))?;
+    /// }
+    /// batch.submit()
+    /// # }
+    /// ```
+    #[doc(alias = "ibv_post_recv")]
     #[inline(always)]
     pub fn recv_batch<'l, const N: usize, const E: usize>(
         &'l self,
@@ -197,7 +283,7 @@ impl<'a, T: Transport, S: State, B: Verbs> QueuePair<'a, T, S, B> {
     where
         S: CanPostRecv,
     {
-        // SAFETY: as in `batch`.
+        // SAFETY: `qp` is `core`'s and `limits` its own, and the list borrows `self` for `'l`, as in `batch`.
         unsafe { RecvBatch::new(self.qp, &self.limits, storage) }
     }
 }

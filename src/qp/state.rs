@@ -5,6 +5,7 @@ use std::fmt;
 use ibv_sys as sys;
 
 /// A queue pair's state as a value (`enum ibv_qp_state`), as the device reports it.
+#[doc(alias = "ibv_qp_state")]
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct QpState(pub sys::ibv_qp_state);
 

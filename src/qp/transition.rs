@@ -50,7 +50,19 @@ impl<'a, T: Transport, S: State, B: Backend> QueuePair<'a, T, S, B> {
     ///
     /// # Errors
     ///
-    /// [`TransitionError`] with the queue pair as it was, for any reason that the device may have.
+    /// [`TransitionError`] with the queue pair as it was: [`Error::Verb`](crate::Error::Verb) with EIO if the device is
+    /// gone, EINVAL if it refuses (Soft-RoCE does while a queue pair [drains](crate::QpAttr::is_draining)).
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # use ibv::{Connection, InitAttr, QueuePair};
+    /// # fn f<'a>(qp: QueuePair<'a>, again: &Connection) -> Result<QueuePair<'a>, ibv::Error> {
+    /// // poll first: nothing else will come of what is outstanding
+    /// let qp = qp.reset()?.init(InitAttr::new(1))?.connect(again)?;
+    /// # Ok(qp)
+    /// # }
+    /// ```
     #[doc(alias = "ibv_modify_qp")]
     pub fn reset(self) -> Moved<'a, T, S, Reset, B> {
         self.go(Change::default())
@@ -61,7 +73,19 @@ impl<'a, T: Transport, S: State, B: Backend> QueuePair<'a, T, S, B> {
     ///
     /// # Errors
     ///
-    /// As [`reset`](Self::reset).
+    /// [`TransitionError`] with the queue pair as it was: [`Error::Verb`](crate::Error::Verb) with EIO if the device is
+    /// gone, EINVAL if it refuses.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # use ibv::{QueuePair, Rc, state};
+    /// # fn f<'a>(qp: QueuePair<'a>) -> Result<QueuePair<'a, Rc, state::Error>, ibv::Error> {
+    /// let qp = qp.into_error()?; // now every receive that was posted completes, with `WR_FLUSH_ERR`
+    /// # Ok(qp)
+    /// # }
+    /// ```
+    #[doc(alias = "ibv_modify_qp")]
     pub fn into_error(self) -> Moved<'a, T, S, Error, B>
     where
         S: CanFail,
@@ -74,7 +98,19 @@ impl<'a, T: Transport, S: State, B: Backend> QueuePair<'a, T, S, B> {
     /// # Errors
     ///
     /// [`TransitionError`] with the queue pair as it was: [`Error::Verb`](crate::Error::Verb) with EINVAL if there is
-    /// no such port or P_Key, EPERM for a Q_Key with its top bit set and no CAP_NET_RAW.
+    /// no such port or P_Key index; EPERM for a Q_Key with its top bit set and no CAP_NET_RAW; EIO if the device is
+    /// gone.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # use ibv::{InitAttr, QueuePair, Rc, RemoteAccess, state};
+    /// # fn f<'a>(qp: QueuePair<'a, Rc, state::Reset>) -> Result<QueuePair<'a, Rc, state::Init>, ibv::Error> {
+    /// let qp = qp.init(InitAttr::new(1).access(RemoteAccess::READ | RemoteAccess::WRITE))?;
+    /// # Ok(qp)
+    /// # }
+    /// ```
+    #[doc(alias = "ibv_modify_qp")]
     pub fn init(self, attr: T::Init) -> Moved<'a, T, S, Init, B>
     where
         S: Is<Reset>,
@@ -82,11 +118,13 @@ impl<'a, T: Transport, S: State, B: Backend> QueuePair<'a, T, S, B> {
         self.go(change_of(&attr))
     }
 
-    /// `ibv_modify_qp`, INIT → INIT—Changes attributes.
+    /// `ibv_modify_qp`, INIT → INIT—Changes attributes; what is not named stays as it is.
     ///
     /// # Errors
     ///
-    /// [`Error::Verb`](crate::Error::Verb) as [`init`](QueuePair::init).
+    /// [`Error::Verb`](crate::Error::Verb) as [`init`](QueuePair::init): EINVAL if there is no such port or P_Key
+    /// index, EPERM for a Q_Key with its top bit set and no CAP_NET_RAW, EIO if the device is gone.
+    #[doc(alias = "ibv_modify_qp")]
     pub fn modify_init(&mut self, attr: &T::InitModify) -> Result<()>
     where
         S: Is<Init>,
@@ -94,13 +132,29 @@ impl<'a, T: Transport, S: State, B: Backend> QueuePair<'a, T, S, B> {
         self.stay(change_of(attr))
     }
 
-    /// `ibv_modify_qp`, INIT → RTR—Ready to receive.
+    /// `ibv_modify_qp`, INIT → RTR—Ready to receive. [`connect`](Self::connect) does this and [`rts`](QueuePair::rts).
     ///
     /// # Errors
     ///
-    /// [`TransitionError`] with the queue pair as it was: [`Error::Limit`](crate::Error::Limit) for a value out of its
-    /// range; [`Error::Verb`](crate::Error::Verb) with EINVAL if the path is wrong (RoCE needs a GRH, and the port of
-    /// `init`) or its MTU larger than the port's.
+    /// [`TransitionError`] with the queue pair as it was: [`Error::Limit`](crate::Error::Limit) for a value out of
+    /// its range; [`Error::Verb`](crate::Error::Verb) with EINVAL if the path is wrong (RoCE needs a GRH, and the
+    /// port of `init`) or its MTU larger than the port's; ENODATA if the GID index is empty; ETIMEDOUT if the peer's
+    /// GID can't be resolved to a MAC address; EIO if the device is gone.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # use ibv::{AddressVector, Endpoint, LocalPort, QueuePair, Rc, qp::attr::{RcRtrAttr, RcRtsAttr}, state::Init};
+    /// # fn f<'a>(
+    /// #     qp: QueuePair<'a, Rc, Init>, local: LocalPort, psn: u32, peer: Endpoint,
+    /// # ) -> Result<QueuePair<'a>, ibv::Error> {
+    /// let path = AddressVector::to_peer(&local, &peer)?;
+    /// let qp = qp.rtr(RcRtrAttr::new(&path, local.mtu, peer.qpn, peer.psn).min_rnr_timer(14))?;
+    /// let qp = qp.rts(RcRtsAttr::new(psn).timeout(18))?;
+    /// # Ok(qp)
+    /// # }
+    /// ```
+    #[doc(alias = "ibv_modify_qp")]
     pub fn rtr(self, attr: T::Rtr) -> Moved<'a, T, S, Rtr, B>
     where
         S: Is<Init>,
@@ -119,12 +173,26 @@ impl<'a, T: Transport, S: State, B: Backend> QueuePair<'a, T, S, B> {
         }
     }
 
-    /// INIT → RTR → RTS—Connects it to its peer, which does the same.
+    /// `ibv_modify_qp`, INIT → RTR → RTS—Connects it to its peer, which does the same.
     ///
     /// # Errors
     ///
-    /// Those of [`rtr`](Self::rtr) and [`rts`](QueuePair::rts). The queue pair comes back in `Reset`: all receives
-    /// posted on it are forgotten. It is lost (`None`) only if the device refuses the reset too.
+    /// Those of [`rtr`](Self::rtr) and [`rts`](QueuePair::rts); [`Error::Invalid`](crate::Error::Invalid) if the peer
+    /// names a GID and the local port has none. The queue pair comes back in `Reset`: all receives posted on it are
+    /// forgotten. It is lost (`None`) only if the device refuses the reset too.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # use ibv::{Connection, Endpoint, LocalPort, QueuePair, Rc, state::Init};
+    /// # fn f<'a>(
+    /// #     qp: QueuePair<'a, Rc, Init>, local: LocalPort, psn: u32, peer: Endpoint,
+    /// # ) -> Result<QueuePair<'a>, ibv::Error> {
+    /// let qp = qp.connect(&Connection::new(local, psn, peer))?;
+    /// # Ok(qp)
+    /// # }
+    /// ```
+    #[doc(alias = "ibv_modify_qp")]
     pub fn connect(self, connection: &Connection) -> Activated<'a, T, B>
     where
         S: Is<Init>,
@@ -136,11 +204,22 @@ impl<'a, T: Transport, S: State, B: Backend> QueuePair<'a, T, S, B> {
         }
     }
 
-    /// INIT → RTR → RTS—Makes a datagram queue pair ready; its first packet has `psn`.
+    /// `ibv_modify_qp`, INIT → RTR → RTS—Makes a datagram queue pair ready; its first packet has `psn`.
     ///
     /// # Errors
     ///
     /// As [`connect`](QueuePair::connect).
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # use ibv::{QueuePair, Ud, UdInitAttr, random_psn, state::Reset};
+    /// # fn f<'a>(qp: QueuePair<'a, Ud, Reset>) -> Result<QueuePair<'a, Ud>, ibv::Error> {
+    /// let qp = qp.init(UdInitAttr::new(1, 0x1111_1111))?.activate(random_psn())?;
+    /// # Ok(qp)
+    /// # }
+    /// ```
+    #[doc(alias = "ibv_modify_qp")]
     pub fn activate(self, psn: u32) -> Activated<'a, T, B>
     where
         S: Is<Init>,
@@ -155,7 +234,18 @@ impl<'a, T: Transport, S: State, B: Backend> QueuePair<'a, T, S, B> {
     ///
     /// [`TransitionError`] with the queue pair as it was: [`Error::Limit`](crate::Error::Limit) for a value out of its
     /// range; [`Error::Verb`](crate::Error::Verb) with EINVAL if the device can't have so many READs and atomics under
-    /// way.
+    /// way; EIO if the device is gone.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # use ibv::{QueuePair, Rc, qp::attr::RcRtsAttr, state::Rtr};
+    /// # fn f<'a>(qp: QueuePair<'a, Rc, Rtr>, psn: u32) -> Result<QueuePair<'a>, ibv::Error> {
+    /// let qp = qp.rts(RcRtsAttr::new(psn).retry_cnt(3).max_rd_atomic(4))?;
+    /// # Ok(qp)
+    /// # }
+    /// ```
+    #[doc(alias = "ibv_modify_qp")]
     pub fn rts(self, attr: T::Rts) -> Moved<'a, T, S, Rts, B>
     where
         S: Is<Rtr>,
@@ -163,11 +253,24 @@ impl<'a, T: Transport, S: State, B: Backend> QueuePair<'a, T, S, B> {
         self.go(change_of(&attr))
     }
 
-    /// `ibv_modify_qp`, RTS → RTS—Changes attributes.
+    /// `ibv_modify_qp`, RTS → RTS—Changes attributes; what is not named stays as it is.
     ///
     /// # Errors
     ///
-    /// [`Error::Verb`](crate::Error::Verb) with EINVAL.
+    /// [`Error::Limit`](crate::Error::Limit) for a value out of its range; [`Error::Verb`](crate::Error::Verb) with
+    /// EINVAL if the device can't do what is asked, or the queue pair is no longer in RTS; EPERM for a Q_Key with its
+    /// top bit set and no CAP_NET_RAW; EIO if the device is gone.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # use ibv::{QueuePair, RemoteAccess, qp::attr::RcModifyAttr};
+    /// # fn f(qp: &mut QueuePair<'_>) -> Result<(), ibv::Error> {
+    /// qp.modify(&RcModifyAttr::new().access(RemoteAccess::READ))?; // from now on the peer may only read
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[doc(alias = "ibv_modify_qp")]
     pub fn modify(&mut self, attr: &T::RtsModify) -> Result<()>
     where
         S: Is<Rts>,
@@ -183,7 +286,24 @@ impl<'a, T: Transport, S: State, B: Backend> QueuePair<'a, T, S, B> {
     ///
     /// # Errors
     ///
-    /// [`TransitionError`] with the queue pair as it was.
+    /// [`TransitionError`] with the queue pair as it was: [`Error::Verb`](crate::Error::Verb) with EINVAL if it is no
+    /// longer in RTS, or its driver has no such transition; EIO if the device is gone.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # use ibv::{QueuePair, qp::attr::{RcModifyAttr, RcSqdAttr}};
+    /// # fn f<'a>(qp: QueuePair<'a>) -> Result<QueuePair<'a>, ibv::Error> {
+    /// let mut qp = qp.sqd(false)?;
+    /// while qp.query()?.is_draining() {
+    ///     std::thread::yield_now();
+    /// }
+    /// qp.modify_drained(&RcSqdAttr::new().retry_cnt(3))?;
+    /// let qp = qp.resume(RcModifyAttr::new())?;
+    /// # Ok(qp)
+    /// # }
+    /// ```
+    #[doc(alias = "ibv_modify_qp")]
     pub fn sqd(self, notify: bool) -> Moved<'a, T, S, Sqd, B>
     where
         S: Is<Rts>,
@@ -197,7 +317,22 @@ impl<'a, T: Transport, S: State, B: Backend> QueuePair<'a, T, S, B> {
     ///
     /// # Errors
     ///
-    /// [`Error::Invalid`](crate::Error::Invalid) if it is in another state; [`Error::Verb`](crate::Error::Verb).
+    /// [`Error::Invalid`](crate::Error::Invalid) if it is in another state; [`Error::Verb`](crate::Error::Verb) as
+    /// [`query`](Self::query), or with EINVAL if the device refuses.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # use ibv::{QpState, QueuePair, Ud};
+    /// # fn f(qp: &mut QueuePair<'_, Ud>) -> Result<(), ibv::Error> {
+    /// // a send has completed with an error
+    /// if qp.query()?.state() == QpState::SQE {
+    ///     qp.resume_after_send_error()?;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[doc(alias = "ibv_modify_qp")]
     pub fn resume_after_send_error(&mut self) -> Result<()>
     where
         S: Is<Rts>,
@@ -220,7 +355,19 @@ impl<'a, T: Transport, S: State, B: Backend> QueuePair<'a, T, S, B> {
     ///
     /// # Errors
     ///
-    /// [`Error::Verb`](crate::Error::Verb) with EINVAL, also if it is not drained yet.
+    /// [`Error::Limit`](crate::Error::Limit) for a value out of its range; [`Error::Verb`](crate::Error::Verb) with
+    /// EINVAL, also if it is not drained yet; EIO if the device is gone.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # use ibv::{AddressVector, QueuePair, Rc, qp::attr::RcSqdAttr, state::Sqd};
+    /// # fn f(qp: &mut QueuePair<'_, Rc, Sqd>, path: AddressVector) -> Result<(), ibv::Error> {
+    /// qp.modify_drained(&RcSqdAttr::new().address(&path))?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[doc(alias = "ibv_modify_qp")]
     pub fn modify_drained(&mut self, attr: &T::SqdModify) -> Result<()>
     where
         S: Is<Sqd>,
@@ -232,7 +379,19 @@ impl<'a, T: Transport, S: State, B: Backend> QueuePair<'a, T, S, B> {
     ///
     /// # Errors
     ///
-    /// [`TransitionError`] with the queue pair as it was.
+    /// [`TransitionError`] with the queue pair as it was: [`Error::Verb`](crate::Error::Verb) with EINVAL if it is not
+    /// drained yet, or no longer in SQD; EIO if the device is gone.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # use ibv::{QueuePair, Rc, RemoteAccess, qp::attr::RcModifyAttr, state::Sqd};
+    /// # fn f<'a>(qp: QueuePair<'a, Rc, Sqd>) -> Result<QueuePair<'a>, ibv::Error> {
+    /// let qp = qp.resume(RcModifyAttr::new().access(RemoteAccess::READ))?;
+    /// # Ok(qp)
+    /// # }
+    /// ```
+    #[doc(alias = "ibv_modify_qp")]
     pub fn resume(self, attr: T::RtsModify) -> Moved<'a, T, S, Rts, B>
     where
         S: Is<Sqd>,

@@ -180,10 +180,25 @@ macro_rules! storage {
 
 storage! {
     /// Room for a [`Batch`] of up to `N` requests of up to `S` scatter/gather elements: on the stack, or kept.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # use ibv::{BatchStorage, MrSlice, PostError, QueuePair, RemoteSlice, write};
+    /// # fn f<'a>(qp: &QueuePair<'a>, parts: [MrSlice<'a>; 2], to: [RemoteSlice; 8]) -> Result<(), PostError> {
+    /// let mut storage = BatchStorage::<8, 2>::new(); // 8 requests of up to 2 elements
+    /// let mut batch = qp.batch(&mut storage);
+    /// for to in to {
+    ///     batch.push(write(parts, to).signaled())?;
+    /// }
+    /// batch.submit()
+    /// # }
+    /// ```
     BatchStorage(ibv_send_wr)
 }
 storage! {
-    /// Room for a [`RecvBatch`] of up to `N` receives of up to `S` elements.
+    /// Room for a [`RecvBatch`] of up to `N` receives of up to `S` scatter/gather elements; see
+    /// [`recv_batch`](crate::QueuePair::recv_batch).
     RecvStorage(ibv_recv_wr)
 }
 
@@ -217,7 +232,8 @@ impl<'l, 'a, T: Transport, const S: usize> Batch<'l, 'a, T, S> {
     ///
     /// # Errors
     ///
-    /// [`PostError::BatchFull`] if the storage is, and the others that need no device; the batch stays as it was.
+    /// [`PostError::BatchFull`] if the storage is, [`PostError::CellTooNarrow`] if the request has more elements than a
+    /// cell of it, and the others that need no device; the batch stays as it was.
     #[inline(always)]
     pub fn push<R: SendRequest<'a, T> + 'l>(&mut self, request: R) -> Result<(), PostError> {
         request.check(self.limits)?;
@@ -241,7 +257,9 @@ impl<'l, 'a, T: Transport, const S: usize> Batch<'l, 'a, T, S> {
     ///
     /// # Errors
     ///
-    /// [`PostError::Device`], which says how many were accepted.
+    /// [`PostError::Device`], which says how many were accepted: with ENOMEM if the queue is full, EINVAL mostly for a
+    /// queue pair that has moved to another state.
+    #[doc(alias = "ibv_post_send")]
     #[inline(always)]
     pub fn submit(mut self) -> Result<(), PostError> {
         match self.list.finish() {
@@ -308,7 +326,9 @@ impl<'l, 'a, const S: usize> RecvBatch<'l, 'a, S> {
     ///
     /// # Errors
     ///
-    /// [`PostError::Device`], which says how many were accepted.
+    /// [`PostError::Device`], which says how many were accepted: with ENOMEM if the queue is full, EINVAL mostly for a
+    /// queue pair that has moved to another state.
+    #[doc(alias = "ibv_post_recv")]
     #[inline(always)]
     pub fn submit(mut self) -> Result<(), PostError> {
         match self.list.finish() {

@@ -156,6 +156,16 @@ fn fits_a_message(slices: &[MrSlice<'_>]) -> Result<(), PostError> {
 }
 
 /// No bytes: a message of length 0, or a receive that only takes immediate data.
+///
+/// # Examples
+///
+/// ```no_run
+/// # use ibv::{Empty, PostError, QueuePair, recv, send_imm};
+/// # fn f(qp: &QueuePair<'_>) -> Result<(), PostError> {
+/// qp.post_recv(recv(Empty))?; // for the immediate data that the peer sends
+/// qp.post(send_imm(Empty, 42).signaled())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Empty;
 
@@ -185,6 +195,16 @@ impl<'a> Scatter<'a> for Empty {
 ///
 /// How many fit is fixed when the queue pair is made
 /// ([`QueuePairBuilder::inline`](crate::QueuePairBuilder::inline)).
+///
+/// # Examples
+///
+/// ```no_run
+/// # use ibv::{Inline, PostError, QueuePair, send};
+/// # fn f(qp: &QueuePair<'_>, sequence: u64) -> Result<(), PostError> {
+/// qp.post(send(Inline(&sequence.to_be_bytes())).signaled()) // made with `.inline(8)` or more
+/// # }
+/// ```
+#[doc(alias = "IBV_SEND_INLINE")]
 #[derive(Clone, Copy, Debug)]
 pub struct Inline<'i>(pub &'i [u8]);
 

@@ -26,6 +26,20 @@ use crate::qp::{Invariant, Transport};
 /// [`QueuePair::prepare`](crate::QueuePair::prepare).
 ///
 /// Each post sends what the regions hold then; inline data is that of the preparation.
+///
+/// # Examples
+///
+/// ```no_run
+/// # use ibv::{MrSlice, PostError, QueuePair, RemoteSlice, write};
+/// # fn f<'a>(qp: &QueuePair<'a>, from: MrSlice<'a>, to: RemoteSlice) -> Result<(), PostError> {
+/// let mut beat = qp.prepare(write(from, to).signaled())?;
+/// for id in 0..3 {
+///     beat.set_id(id);
+///     qp.post_prepared(&beat)?;
+/// }
+/// # Ok(())
+/// # }
+/// ```
 pub struct Prepared<'a, T: Transport> {
     /// A cell, since the provider is given it as mutable.
     wr: UnsafeCell<MaybeUninit<sys::ibv_send_wr>>,

@@ -11,6 +11,16 @@ pub struct Recv<D> {
 /// `ibv_recv_wr`—Room for one message, or for the immediate data of one WRITE.
 ///
 /// On UD the first [`GRH_LEN`](crate::GRH_LEN) bytes are for the routing header.
+///
+/// # Examples
+///
+/// ```no_run
+/// # use ibv::{MrSlice, PostError, QueuePair, recv};
+/// # fn f<'a>(qp: &QueuePair<'a>, room: MrSlice<'a>) -> Result<(), PostError> {
+/// qp.post_recv(recv(room).id(7)) // its completion says how many bytes came: `Completion::byte_len`
+/// # }
+/// ```
+#[doc(alias = "ibv_recv_wr")]
 #[inline(always)]
 pub fn recv<D>(into: D) -> Recv<D> {
     Recv { id: 0, into }

@@ -130,7 +130,17 @@ solicited!(Send, Write);
 
 /// `IBV_WR_SEND`—A message into the next receive that the peer posted.
 ///
-/// On UD it needs a destination: [`.to(..)`](Send::to).
+/// On UD it needs a destination, [`.to(..)`](Send::to), and fits one packet.
+///
+/// # Examples
+///
+/// ```no_run
+/// # use ibv::{MrSlice, PostError, QueuePair, send};
+/// # fn f<'a>(qp: &QueuePair<'a>, data: MrSlice<'a>) -> Result<(), PostError> {
+/// qp.post(send(data).signaled().id(1))
+/// # }
+/// ```
+#[doc(alias = "IBV_WR_SEND")]
 #[inline(always)]
 pub fn send<D>(data: D) -> Send<D> {
     Send { head: HEAD, data, imm: None }
@@ -138,36 +148,106 @@ pub fn send<D>(data: D) -> Send<D> {
 
 /// `IBV_WR_SEND_WITH_IMM`—A message with 32 bits that the peer finds in its completion
 /// ([`Completion::imm`](crate::Completion::imm)).
+///
+/// # Examples
+///
+/// ```no_run
+/// # use ibv::{Empty, PostError, QueuePair, send_imm};
+/// # fn f<'a>(qp: &QueuePair<'a>) -> Result<(), PostError> {
+/// qp.post(send_imm(Empty, 42).solicited()) // the peer finds 42 in `Completion::imm`
+/// # }
+/// ```
+#[doc(alias = "IBV_WR_SEND_WITH_IMM")]
 #[inline(always)]
 pub fn send_imm<D>(data: D, imm: u32) -> Send<D> {
     Send { head: HEAD, data, imm: Some(imm) }
 }
 
 /// `IBV_WR_RDMA_WRITE`—Writes to the peer's memory; the peer notices nothing.
+///
+/// # Examples
+///
+/// ```no_run
+/// # use ibv::{Error, MrSlice, QueuePair, RemoteRegion, write};
+/// # fn f<'a>(qp: &QueuePair<'a>, data: MrSlice<'a>, peer: RemoteRegion) -> Result<(), Error> {
+/// let to = peer.slice(..data.len() as usize)?;
+/// qp.post(write(data, to).signaled())?;
+/// # Ok(())
+/// # }
+/// ```
+#[doc(alias = "IBV_WR_RDMA_WRITE")]
 #[inline(always)]
 pub fn write<D>(data: D, to: RemoteSlice) -> Write<D> {
     Write { head: HEAD, data, to, imm: None }
 }
 
 /// `IBV_WR_RDMA_WRITE_WITH_IMM`—Writes to the peer's memory, then completes a receive of the peer's with 32 bits.
+///
+/// # Examples
+///
+/// ```no_run
+/// # use ibv::{MrSlice, PostError, QueuePair, RemoteSlice, write_imm};
+/// # fn f<'a>(qp: &QueuePair<'a>, data: MrSlice<'a>, to: RemoteSlice) -> Result<(), PostError> {
+/// qp.post(write_imm(data, to, 7).signaled()) // the peer has a receive posted, which completes with 7
+/// # }
+/// ```
+#[doc(alias = "IBV_WR_RDMA_WRITE_WITH_IMM")]
 #[inline(always)]
 pub fn write_imm<D>(data: D, to: RemoteSlice, imm: u32) -> Write<D> {
     Write { head: HEAD, data, to, imm: Some(imm) }
 }
 
 /// `IBV_WR_RDMA_READ`—Reads from the peer's memory; the peer notices nothing.
+///
+/// # Examples
+///
+/// ```no_run
+/// # use ibv::{Error, MrSlice, QueuePair, RemoteRegion, read};
+/// # fn f<'a>(qp: &QueuePair<'a>, into: MrSlice<'a>, peer: RemoteRegion) -> Result<(), Error> {
+/// let from = peer.slice(..into.len() as usize)?;
+/// qp.post(read(into, from).signaled())?; // `into` is filled when this has completed
+/// # Ok(())
+/// # }
+/// ```
+#[doc(alias = "IBV_WR_RDMA_READ")]
 #[inline(always)]
 pub fn read<D>(into: D, from: RemoteSlice) -> Read<D> {
     Read { head: HEAD, into, from }
 }
 
-/// `IBV_WR_ATOMIC_CMP_AND_SWP`—If the peer's word is `compare`, makes it `swap`; `into` gets what it was.
+/// `IBV_WR_ATOMIC_CMP_AND_SWP`—If the peer's word of 8 bytes is `compare`, makes it `swap`; `into` gets what it was.
+///
+/// # Examples
+///
+/// ```no_run
+/// # use ibv::{Error, MemoryRegion, QueuePair, RemoteRegion, cmp_swp};
+/// # fn f<'a>(qp: &QueuePair<'a>, mr: &'a MemoryRegion<'a>, peer: RemoteRegion) -> Result<(), Error> {
+/// qp.post(cmp_swp(mr.u64_at(0)?, peer.u64_at(0)?, 0, 1).signaled())?;
+/// // … and when it has completed:
+/// let locked = mr.load_u64(0)? == 0;
+/// # Ok(())
+/// # }
+/// ```
+#[doc(alias = "IBV_WR_ATOMIC_CMP_AND_SWP")]
 #[inline(always)]
 pub fn cmp_swp(into: MrU64<'_>, at: RemoteU64, compare: u64, swap: u64) -> CmpSwp<MrU64<'_>> {
     CmpSwp { head: HEAD, into, at, compare, swap }
 }
 
-/// `IBV_WR_ATOMIC_FETCH_AND_ADD`—Adds to the peer's word; `into` gets what it was.
+/// `IBV_WR_ATOMIC_FETCH_AND_ADD`—Adds to the peer's word of 8 bytes, wrapping around; `into` gets what it was.
+///
+/// # Examples
+///
+/// ```no_run
+/// # use ibv::{Error, MemoryRegion, QueuePair, RemoteRegion, fetch_add};
+/// # fn f<'a>(qp: &QueuePair<'a>, mr: &'a MemoryRegion<'a>, peer: RemoteRegion) -> Result<(), Error> {
+/// qp.post(fetch_add(mr.u64_at(0)?, peer.u64_at(0)?, 1).signaled())?;
+/// // … and when it has completed:
+/// let ticket = mr.load_u64(0)?;
+/// # Ok(())
+/// # }
+/// ```
+#[doc(alias = "IBV_WR_ATOMIC_FETCH_AND_ADD")]
 #[inline(always)]
 pub fn fetch_add(into: MrU64<'_>, at: RemoteU64, add: u64) -> FetchAdd<MrU64<'_>> {
     FetchAdd { head: HEAD, into, at, add }
@@ -192,10 +272,22 @@ pub struct SendTo<'a, D> {
 impl<D> sealed::Request for SendTo<'_, D> {}
 
 impl<D> Send<D> {
-    /// On UD: to queue pair `qpn` at `ah`, which accepts datagrams with its own `qkey` alone.
+    /// `wr.ud`—On UD: to queue pair `qpn` at `ah`, which accepts datagrams with its own `qkey` alone.
     ///
     /// The handle is read while the request is posted. Destroying it before the datagram has completed harms nothing
     /// here, but the datagram may fail or go astray.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # use ibv::{AddressHandle, Endpoint, MrSlice, PostError, QueuePair, Ud, send};
+    /// # fn f<'a>(
+    /// #     qp: &QueuePair<'a, Ud>, ah: &AddressHandle<'_>, data: MrSlice<'a>, peer: Endpoint,
+    /// # ) -> Result<(), PostError> {
+    /// const QKEY: u32 = 0x1111_1111; // the peer gave it to `UdInitAttr::new`
+    /// qp.post(send(data).to(ah, peer.qpn, QKEY).signaled())
+    /// # }
+    /// ```
     #[inline(always)]
     pub fn to<'a>(self, ah: &'a AddressHandle<'a>, qpn: u32, qkey: u32) -> SendTo<'a, D> {
         SendTo { send: self, to: Address { ah, qpn, qkey } }

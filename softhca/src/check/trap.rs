@@ -257,6 +257,11 @@ mod handlers {
         // SAFETY: the kernel's siginfo of a SIGSEGV.
         let addr = unsafe { (*info).si_addr() }.addr();
         let Some(place) = watch::find(addr) else { return chain(&OLD_SEGV, signal, info, context) };
+        if watch::STEPS.is_at(thread(), addr) {
+            protect(addr & !4095, false);
+            set_trap_flag(context, true);
+            return;
+        }
         let width = store_width(&code(context));
         if !watch::STEPS.begin(thread(), addr, width) {
             // More threads at once than there are places: let this one through unchecked.

@@ -267,6 +267,7 @@ pub(super) static STEPS: Steps =
     Steps([const { (AtomicU32::new(0), AtomicUsize::new(0), AtomicU32::new(0)) }; 256]);
 
 impl Steps {
+    /// False if there is no place left.
     pub(super) fn begin(&self, thread: u32, addr: usize, width: u32) -> bool {
         let claim = |s: &&(AtomicU32, AtomicUsize, AtomicU32)| {
             s.0.compare_exchange(0, thread, Ordering::AcqRel, Ordering::Relaxed).is_ok()
@@ -276,6 +277,11 @@ impl Steps {
         s.1.store(addr, Ordering::Relaxed);
         s.2.store(width, Ordering::Relaxed);
         true
+    }
+
+    /// Whether `thread` began this store before: another thread closed the page again before it was executed.
+    pub(super) fn is_at(&self, thread: u32, addr: usize) -> bool {
+        self.get(thread).is_some_and(|(at, _)| at == addr)
     }
 
     /// What `thread` is executing.
@@ -456,6 +462,17 @@ pub(super) fn check_record(addr: usize, width: u32) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_thread_is_at_the_store_that_it_began() {
+        static S: Steps = Steps([const { (AtomicU32::new(0), AtomicUsize::new(0), AtomicU32::new(0)) }; 256]);
+        assert!(!S.is_at(1, 0x1000));
+        assert!(S.begin(1, 0x1000, 8) && S.begin(2, 0x2000, 4));
+        assert!(S.is_at(1, 0x1000) && !S.is_at(1, 0x2000) && S.is_at(2, 0x2000));
+        S.end(1);
+        S.end(2);
+        assert!(S.get(1).is_none() && S.get(2).is_none());
+    }
 
     #[test]
     fn findings_come_out_once() {

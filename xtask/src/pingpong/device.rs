@@ -34,9 +34,10 @@ pub(super) fn find(wanted: Option<&str>) -> Result<Option<Device>> {
 fn find_in(devices: &Path, wanted: Option<&str>) -> Result<Option<Device>> {
     let names = match wanted {
         Some(name) if devices.join(name).exists() => vec![name.to_owned()],
-        Some(name) => {
-            bail!("device {name}: there is none here (there are: {})", list(devices).join(", "))
-        }
+        Some(name) => match list(devices).join(", ") {
+            there if there.is_empty() => bail!("no device {name} here, nor any other but `--device soft`"),
+            there => bail!("no device {name} here (there are: {there})"),
+        },
         None => list(devices),
     };
     let found = names.iter().find_map(|name| active_port(devices, name));

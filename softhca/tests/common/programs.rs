@@ -1,0 +1,119 @@
+//! Running programs with the shared library preloaded.
+
+#![allow(dead_code, reason = "a test and a benchmark use their parts")]
+
+use std::fs;
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::time::{Duration, Instant};
+
+/// The shared library of this build: it lies beside the test.
+pub(crate) fn library() -> PathBuf {
+    let exe = std::env::current_exe().unwrap();
+    let p = exe.parent().unwrap().join("libsofthca.so");
+    assert!(p.exists(), "{} was not built", p.display());
+    p
+}
+
+/// Says, past the harness's capture, that this test did not run; `cargo xtask test` counts such lines.
+#[expect(clippy::explicit_write, reason = "`eprintln!` is captured")]
+pub(crate) fn skip(reason: &str) {
+    let test = std::thread::current().name().unwrap_or("?").to_owned();
+    writeln!(std::io::stderr(), "ibv-skip: {test}: {reason}").unwrap();
+}
+
+/// A name and a TCP port that no other test uses.
+pub(crate) fn unique() -> (String, u16) {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let pid = std::process::id();
+    let n = NEXT.fetch_add(1, Ordering::Relaxed);
+    (format!("test-{pid}-{n}"), 21000 + (pid as u16 % 1000) * 40 + n)
+}
+
+pub(crate) fn has(program: &str) -> bool {
+    let found = std::env::split_paths(&std::env::var_os("PATH").unwrap()).any(|d| d.join(program).exists());
+    if !found {
+        skip(&format!("{program} is not installed"));
+    }
+    found
+}
+
+pub(crate) fn command(program: &str) -> Command {
+    let mut c = Command::new(program);
+    c.env("LD_PRELOAD", library()).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    c
+}
+
+/// Waits for `child`, for 60 seconds at most.
+pub(crate) fn finish(mut child: Child, what: &str) -> Output {
+    let end = Instant::now() + Duration::from_secs(60);
+    while child.try_wait().unwrap().is_none() {
+        if Instant::now() > end {
+            child.kill().unwrap();
+            let out = child.wait_with_output().unwrap();
+            panic!("{what} hangs:\n{}", text(&out));
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    child.wait_with_output().unwrap()
+}
+
+pub(crate) fn text(o: &Output) -> String {
+    String::from_utf8_lossy(&o.stdout).into_owned() + &String::from_utf8_lossy(&o.stderr)
+}
+
+pub(crate) fn run(program: &str, args: &[&str], env: &[(&str, &str)]) -> String {
+    let child = command(program).args(args).envs(env.iter().copied()).spawn().unwrap();
+    let out = finish(child, program);
+    let fine = out.status.success() && !text(&out).contains("VIOLATION");
+    assert!(fine, "{program} {args:?}: {}\n{}", out.status, text(&out));
+    text(&out)
+}
+
+/// Runs server and client on one fabric; gives what the client said.
+pub(crate) fn pair(program: &str, args: &[&str], env: &[(&str, &str)]) -> Option<String> {
+    if !has(program) {
+        return None;
+    }
+    let (fabric, port) = unique();
+    let port = port.to_string();
+    let start = |host: Option<&str>| {
+        let mut c = command(program);
+        c.args(args).args(["-p", &port]).args(host).envs(env.iter().copied()).env("SOFTHCA_FABRIC", &fabric);
+        c.spawn().unwrap()
+    };
+    let server = start(None);
+    let end = Instant::now() + Duration::from_secs(20);
+    let number: u16 = port.parse().unwrap();
+    while !listening(number) {
+        assert!(Instant::now() < end, "{program}: the server does not listen");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let client = finish(start(Some("localhost")), program);
+    let server = finish(server, program);
+    let both = format!("client:\n{}server:\n{}", text(&client), text(&server));
+    assert!(client.status.success() && server.status.success(), "{program} {args:?} {env:?}\n{both}");
+    assert!(!both.contains("VIOLATION"), "{both}");
+    // Nothing stays behind.
+    let left = fs::read_dir("/dev/shm")
+        .unwrap()
+        .flatten()
+        .any(|f| f.file_name().to_string_lossy().ends_with(&fabric));
+    assert!(!left, "the fabric's file is still there");
+    Some(text(&client))
+}
+
+/// Whether a local TCP port has a listener, without connecting to it.
+pub(crate) fn listening(port: u16) -> bool {
+    let want = format!(":{port:04X} ");
+    ["/proc/net/tcp", "/proc/net/tcp6"].iter().any(|f| {
+        fs::read_to_string(f).is_ok_and(|t| {
+            t.lines().any(|l| {
+                l.split_whitespace().nth(3) == Some("0A")
+                    && l.split_whitespace().nth(1).is_some_and(|a| format!("{a} ").ends_with(&want))
+            })
+        })
+    })
+}
