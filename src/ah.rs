@@ -40,6 +40,9 @@ pub const GRH_LEN: usize = 40;
 #[doc(alias = "ibv_ah")]
 pub struct AddressHandle<'a> {
     raw: Raw<sys::ibv_ah>,
+    /// Its address vector, if the device is an mlx5.
+    #[cfg(feature = "mlx5")]
+    address: Option<crate::mlx5::AddressBytes>,
     pd: Parent<'a, ProtectionDomain<'a>>,
 }
 
@@ -58,7 +61,7 @@ impl<'a> AddressHandle<'a> {
         let ah = unsafe { sys::ibv_create_ah(pd.as_ptr(), &raw mut attr) };
         // SAFETY: `ah` is new, or null with errno set.
         let raw = unsafe { Raw::new("ibv_create_ah", ah, || format!("{address:?}")) }?;
-        Ok(Self { raw, pd })
+        Ok(Self::of(raw, pd))
     }
 
     /// `ibv_create_ah_from_wc`—A handle for the sender of a received datagram: `grh` is the first [`GRH_LEN`] bytes
@@ -106,7 +109,23 @@ impl<'a> AddressHandle<'a> {
         let ah = unsafe { sys::ibv_create_ah_from_wc(pd.as_ptr(), &raw mut wc, &raw mut aligned, port) };
         // SAFETY: `ah` is new, or null with errno set.
         let raw = unsafe { Raw::new("ibv_create_ah_from_wc", ah, || format!("port {port}")) }?;
-        Ok(Self { raw, pd })
+        Ok(Self::of(raw, pd))
+    }
+
+    fn of(raw: Raw<sys::ibv_ah>, pd: Parent<'a, ProtectionDomain<'a>>) -> Self {
+        Self {
+            // SAFETY: the handle is new, and of this context.
+            #[cfg(feature = "mlx5")]
+            address: unsafe { crate::mlx5::address_of(pd.context().as_ptr(), raw.as_ptr()) },
+            raw,
+            pd,
+        }
+    }
+
+    #[cfg(feature = "mlx5")]
+    #[inline(always)]
+    pub(crate) fn mlx5_address(&self) -> Option<&crate::mlx5::AddressBytes> {
+        self.address.as_ref()
     }
 
     /// The protection domain that it is of.

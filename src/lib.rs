@@ -113,6 +113,7 @@
 //! # Features
 //!
 //! * `serde`: `Serialize` and `Deserialize` for what peers tell each other: [`RemoteRegion`], [`Endpoint`], [`Gid`].
+//! * `mlx5`: the direct path to mlx5 devices, module `mlx5`.
 
 #![deny(unsafe_code)]
 
@@ -124,6 +125,8 @@ mod cq;
 mod device;
 mod dma;
 mod error;
+#[cfg(feature = "mlx5")]
+pub mod mlx5;
 mod mr;
 mod parent;
 mod pd;
@@ -135,8 +138,10 @@ pub use addr::{AddressVector, Endpoint, Gid, Grh, Guid, LocalPort, Mtu, random_p
 pub use ah::{AddressHandle, GRH_LEN};
 pub use arena::{Arena, Peers, RegionArena};
 pub use context::{Context, GidEntry, GidType, LinkLayer, PortAttr, PortState};
+#[cfg(feature = "mlx5")]
+pub use cq::Direct;
 pub use cq::{
-    Arm, Bare, Completion, CompletionChannel, CompletionQueue, CompletionQueueBuilder, CqId, CqKind, Direct,
+    Arm, Bare, Completion, CompletionChannel, CompletionQueue, CompletionQueueBuilder, CqId, CqKind, PollCq,
     PollError, Tracked, WcError, WcOpcode, WcStatus, WorkCompletion,
 };
 pub use device::{AtomicCap, Device, DeviceAttr, DeviceList, Devices, NodeType, TransportType, devices};

@@ -47,6 +47,7 @@ objects! {
     ibv_cq: ibv_destroy_cq,
     ibv_qp: ibv_destroy_qp,
     ibv_ah: ibv_destroy_ah,
+    ibv_td: ibv_dealloc_td,
 }
 
 /// The owner of a C object.
@@ -57,7 +58,7 @@ pub(crate) struct Raw<T: Object> {
 }
 
 // SAFETY: libibverbs' objects may be used from all threads, and destroyed on any one (man ibv_alloc_td: all but those
-// of a thread domain, of which there is none here); destruction is exclusive, since it takes `&mut` or drop.
+// of a thread domain, on which the library is not asked to post here); destruction is exclusive, since it takes `&mut` or drop.
 unsafe impl<T: Object> Send for Raw<T> {}
 // SAFETY: as above.
 unsafe impl<T: Object> Sync for Raw<T> {}
@@ -87,6 +88,15 @@ impl<T: Object> Raw<T> {
     #[inline(always)]
     pub(crate) fn as_non_null(&self) -> NonNull<T> {
         self.object
+    }
+
+    pub(crate) fn is_alive(&self) -> bool {
+        self.alive
+    }
+
+    /// Gives up on destroying it.
+    pub(crate) fn leak(&mut self) {
+        self.alive = false;
     }
 
     /// Destroys the object, unless that was done. After `Err` it is as alive as before.

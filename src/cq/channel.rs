@@ -27,12 +27,12 @@ use crate::raw::{Raw, last_error};
 pub struct CqId(usize);
 
 impl CqId {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         static NEXT: AtomicUsize = AtomicUsize::new(1);
         Self(NEXT.fetch_add(1, Ordering::Relaxed))
     }
 
-    pub(super) fn to_cq_context(self) -> *mut c_void {
+    pub(crate) fn to_cq_context(self) -> *mut c_void {
         std::ptr::without_provenance_mut(self.0)
     }
 }

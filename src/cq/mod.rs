@@ -16,7 +16,6 @@ pub use wc::{Completion, PollError, WcError, WcOpcode, WcStatus, WorkCompletion}
 
 use std::ffi::c_int;
 use std::fmt;
-use std::marker::PhantomData;
 use std::ptr::null_mut;
 
 use ibv_sys as sys;
@@ -25,12 +24,18 @@ use crate::context::Context;
 use crate::error::{CloseError, Error, Refused, Result};
 use crate::parent::Parent;
 use crate::raw::{Raw, check};
+#[cfg(feature = "mlx5")]
+pub(crate) use room::Left;
 pub(crate) use room::Room;
 
 /// How a completion queue is polled, fixed when it is made; [`Bare`], [`Tracked`] or [`Direct`].
 ///
 /// The kinds do not mix: only queues of the same kind attach to it, since each relies on who reads the `wr_id`s.
-pub trait CqKind: sealed::Sealed + 'static {}
+pub trait CqKind: sealed::Sealed + 'static {
+    /// What it has beside its C object.
+    #[doc(hidden)]
+    type State: Send + Sync + fmt::Debug;
+}
 
 /// `ibv_poll_cq` by anybody, `wr_id`s are the user's.
 #[derive(Debug, Clone, Copy)]
@@ -40,18 +45,29 @@ pub enum Bare {}
 #[derive(Debug, Clone, Copy)]
 pub enum Tracked {}
 
-/// The device's ring is read by this crate, and by one poller.
+/// Of an mlx5 device, whose rings are read and written by this crate. As a kind of completion queue: by its one
+/// [`Poller`](crate::mlx5::Poller); as a [`Backend`](crate::Backend) of queue pairs: posting takes `&mut self`. See
+/// [`mlx5`](crate::mlx5).
+#[cfg(feature = "mlx5")]
 #[derive(Debug, Clone, Copy)]
 pub enum Direct {}
 
-impl CqKind for Bare {}
-impl CqKind for Tracked {}
-impl CqKind for Direct {}
+impl CqKind for Bare {
+    type State = ();
+}
+impl CqKind for Tracked {
+    type State = ();
+}
+#[cfg(feature = "mlx5")]
+impl CqKind for Direct {
+    type State = std::sync::Arc<crate::mlx5::DirectCq>;
+}
 
 mod sealed {
     pub trait Sealed {}
     impl Sealed for super::Bare {}
     impl Sealed for super::Tracked {}
+    #[cfg(feature = "mlx5")]
     impl Sealed for super::Direct {}
 }
 
@@ -83,7 +99,44 @@ pub struct CompletionQueue<'a, K: CqKind = Bare> {
     // after `raw`: the queue goes before its channel and context
     channel: Option<Parent<'a, CompletionChannel<'a>>>,
     ctx: Parent<'a, Context>,
-    _kind: PhantomData<K>,
+    #[cfg_attr(not(feature = "mlx5"), expect(dead_code, reason = "other kinds have none"))]
+    state: K::State,
+}
+
+/// What completions can be polled from, whatever reads the device's ring: code written for it runs on every kind of
+/// completion queue.
+///
+/// # Examples
+///
+/// ```
+/// use ibv::{Error, PollCq, WorkCompletion};
+///
+/// fn wait_for(cq: &mut impl PollCq, id: u64) -> Result<(), Error> {
+///     let mut wcs = [WorkCompletion::default(); 16];
+///     loop {
+///         for wc in cq.poll_into(&mut wcs)? {
+///             wc.result()?;
+///             if wc.id() == id {
+///                 return Ok(());
+///             }
+///         }
+///     }
+/// }
+/// ```
+pub trait PollCq {
+    /// Takes completions off the queue, as many as there are and `wcs` has room for.
+    ///
+    /// # Errors
+    ///
+    /// [`PollError`] if the queue makes no sense.
+    fn poll_into<'w>(&mut self, wcs: &'w mut [WorkCompletion]) -> Result<&'w [WorkCompletion], PollError>;
+}
+
+impl PollCq for &CompletionQueue<'_, Bare> {
+    #[inline(always)]
+    fn poll_into<'w>(&mut self, wcs: &'w mut [WorkCompletion]) -> Result<&'w [WorkCompletion], PollError> {
+        self.poll(wcs)
+    }
 }
 
 /// What [`CompletionQueue::arm`] shall raise an event for.
@@ -132,39 +185,59 @@ impl<'a> CompletionQueueBuilder<'a> {
     /// [`Error::OtherContext`]; [`Error::Verb`] with EINVAL or ENOMEM.
     #[doc(alias = "ibv_create_cq")]
     pub fn build(self) -> Result<CompletionQueue<'a, Bare>> {
-        let Self { ctx, entries, channel, comp_vector, overcommit } = self;
-        if entries == 0 {
-            return Err(Error::invalid("entries of a completion queue", 0, "at least 1"));
-        }
-        Error::check_limit("entries of a completion queue", entries, ctx.device_attr().max_cqe())?;
-        Error::check_limit("the completion vector", comp_vector, ctx.comp_vectors().saturating_sub(1))?;
-        if let Some(channel) = &channel {
-            ctx.check_same(channel.context(), "completion channel")?;
-        }
+        let entries = self.entries;
+        let ctx = self.check()?;
         let id = CqId::new();
-        let raw_channel = channel.as_ref().map_or(null_mut(), |channel| channel.as_ptr());
         // SAFETY: context and channel are alive and belong together; cq_context is an id, never followed as a pointer.
         let cq = unsafe {
             sys::ibv_create_cq(
                 ctx.as_ptr(),
                 entries as c_int,
                 id.to_cq_context(),
-                raw_channel,
-                comp_vector as c_int,
+                self.channel_ptr(),
+                self.comp_vector as c_int,
             )
         };
         // SAFETY: `cq` is new, or null with errno set.
         let raw = unsafe { Raw::new("ibv_create_cq", cq, || format!("{entries} entries")) }?;
         // SAFETY: the queue is new; `cqe` changes only in a resize, which there is none of.
         let capacity = u32::try_from(unsafe { (*raw.as_ptr()).cqe }).unwrap_or(entries);
-        Ok(CompletionQueue {
-            raw,
-            room: Room::new(capacity, overcommit),
-            id,
-            channel,
-            ctx,
-            _kind: PhantomData,
-        })
+        let room = Room::new(capacity, self.overcommit);
+        Ok(self.finish(raw, room, id, ()))
+    }
+
+    /// What is asked of every kind.
+    pub(crate) fn check(&self) -> Result<&Context> {
+        let Self { ctx, entries, channel, comp_vector, .. } = self;
+        if *entries == 0 {
+            return Err(Error::invalid("entries of a completion queue", 0, "at least 1"));
+        }
+        Error::check_limit("entries of a completion queue", *entries, ctx.device_attr().max_cqe())?;
+        Error::check_limit("the completion vector", *comp_vector, ctx.comp_vectors().saturating_sub(1))?;
+        if let Some(channel) = channel {
+            ctx.check_same(channel.context(), "completion channel")?;
+        }
+        Ok(ctx)
+    }
+
+    pub(crate) fn channel_ptr(&self) -> *mut sys::ibv_comp_channel {
+        self.channel.as_ref().map_or(null_mut(), |channel| channel.as_ptr())
+    }
+
+    #[cfg(feature = "mlx5")]
+    pub(crate) fn sizes(&self) -> (u32, u32, bool) {
+        (self.entries, self.comp_vector, self.overcommit)
+    }
+
+    /// The queue that came of it.
+    pub(crate) fn finish<K: CqKind>(
+        self,
+        raw: Raw<sys::ibv_cq>,
+        room: Room,
+        id: CqId,
+        state: K::State,
+    ) -> CompletionQueue<'a, K> {
+        CompletionQueue { raw, room, id, channel: self.channel, ctx: self.ctx, state }
     }
 }
 
@@ -216,11 +289,11 @@ impl<'a> CompletionQueue<'a, Bare> {
     #[inline(always)]
     pub fn poll<'w>(&self, wcs: &'w mut [WorkCompletion]) -> Result<&'w [WorkCompletion], PollError> {
         // read before the poll; two ways, so that the usual one keeps nothing over the call
-        if self.room.left_behind().is_nothing() { self.poll_into(wcs) } else { self.poll_and_free(wcs) }
+        if self.room.left_behind().is_nothing() { self.fill(wcs) } else { self.poll_and_free(wcs) }
     }
 
     #[inline(always)]
-    fn poll_into<'w>(&self, wcs: &'w mut [WorkCompletion]) -> Result<&'w [WorkCompletion], PollError> {
+    fn fill<'w>(&self, wcs: &'w mut [WorkCompletion]) -> Result<&'w [WorkCompletion], PollError> {
         let room = wcs.len().min(c_int::MAX as usize) as c_int;
         let wcs = wcs.as_mut_ptr();
         // SAFETY: the queue is alive, and `wcs` has `room` entries of `ibv_wc`, which they are transparent over.
@@ -235,7 +308,7 @@ impl<'a> CompletionQueue<'a, Bare> {
     #[cold]
     fn poll_and_free<'w>(&self, wcs: &'w mut [WorkCompletion]) -> Result<&'w [WorkCompletion], PollError> {
         let (left, room) = (self.room.left_behind(), wcs.len().min(c_int::MAX as usize));
-        let done = self.poll_into(wcs)?;
+        let done = self.fill(wcs)?;
         if done.len() < room {
             self.room.seen_empty(left);
         }
@@ -318,6 +391,11 @@ impl<'a, K: CqKind> CompletionQueue<'a, K> {
 
     pub(crate) fn room(&self) -> &Room {
         &self.room
+    }
+
+    #[cfg(feature = "mlx5")]
+    pub(crate) fn state(&self) -> &K::State {
+        &self.state
     }
 }
 

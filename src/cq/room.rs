@@ -20,12 +20,12 @@ pub(crate) struct Room {
 /// the low half. The difference is what was freed, so a poll that began at some total can free up to there, and not what
 /// came after.
 #[derive(Clone, Copy)]
-pub(super) struct Left(u64);
+pub(crate) struct Left(u64);
 
 impl Left {
     /// Whether nothing is to be freed.
     #[inline(always)]
-    pub(super) fn is_nothing(self) -> bool {
+    pub(crate) fn is_nothing(self) -> bool {
         self.0 as u32 == 0
     }
 
@@ -43,7 +43,7 @@ impl Left {
 }
 
 impl Room {
-    pub(super) fn new(capacity: u32, overcommit: bool) -> Self {
+    pub(crate) fn new(capacity: u32, overcommit: bool) -> Self {
         Self { capacity, overcommit, promised: AtomicU32::new(0), left: AtomicU64::new(0) }
     }
 
@@ -85,13 +85,13 @@ impl Room {
 
     /// What is left behind. To be read before a poll.
     #[inline(always)]
-    pub(super) fn left_behind(&self) -> Left {
+    pub(crate) fn left_behind(&self) -> Left {
         Left(self.left.load(Ordering::Acquire))
     }
 
     /// A poll found the queue empty, before which `left` was left behind.
     #[cold]
-    pub(super) fn seen_empty(&self, left: Left) {
+    pub(crate) fn seen_empty(&self, left: Left) {
         let free = |now| Left(now).freed_up_to(left.total());
         let update = |now| free(now).map(|(left, _)| left.0);
         if let Some((_, freed)) =

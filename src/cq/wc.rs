@@ -29,6 +29,11 @@ impl Default for WorkCompletion {
 }
 
 impl WorkCompletion {
+    #[cfg(feature = "mlx5")]
+    pub(crate) fn from_c(wc: sys::ibv_wc) -> Self {
+        Self(wc)
+    }
+
     /// The id that the request was posted with.
     #[inline(always)]
     pub fn id(&self) -> u64 {

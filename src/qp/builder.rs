@@ -15,10 +15,11 @@ use std::sync::Arc;
 use ibv_sys as sys;
 
 use super::core::{QpCore, Share};
+use super::link::Link;
 use super::state::Reset;
 use super::transport::Transport;
 use super::{Backend, Basic, Extended, QueuePair};
-use crate::cq::{CompletionQueue, Room};
+use crate::cq::CompletionQueue;
 use crate::error::{Error, Result, VerbError};
 use crate::parent::Parent;
 use crate::pd::{Posting, ProtectionDomain};
@@ -56,7 +57,7 @@ impl QpCaps {
         }
     }
 
-    fn to_c(self) -> sys::ibv_qp_cap {
+    pub(super) fn to_c(self) -> sys::ibv_qp_cap {
         sys::ibv_qp_cap {
             max_send_wr: self.send_depth,
             max_recv_wr: self.recv_depth,
@@ -65,6 +66,12 @@ impl QpCaps {
             max_inline_data: self.inline,
         }
     }
+}
+
+/// Requests that the rings of a new queue pair really have room for.
+pub(super) struct Depths {
+    pub(super) send: u32,
+    pub(super) recv: u32,
 }
 
 /// How to make a [`QueuePair`]: `ibv_qp_init_attr`.
@@ -86,11 +93,11 @@ impl QpCaps {
 #[doc(alias = "ibv_qp_init_attr_ex")]
 #[must_use = "`build` makes the queue pair"]
 pub struct QueuePairBuilder<'a, T: Transport, B: Backend = Basic> {
-    pd: Parent<'a, ProtectionDomain<'a>>,
-    send_cq: Parent<'a, CompletionQueue<'a>>,
-    recv_cq: Parent<'a, CompletionQueue<'a>>,
-    caps: QpCaps,
-    signal_all: bool,
+    pub(super) pd: Parent<'a, ProtectionDomain<'a>>,
+    pub(super) send_cq: Parent<'a, CompletionQueue<'a, B::Cq>>,
+    pub(super) recv_cq: Parent<'a, CompletionQueue<'a, B::Cq>>,
+    pub(super) caps: QpCaps,
+    pub(super) signal_all: bool,
     _makes: PhantomData<(T, B)>,
 }
 
@@ -102,15 +109,7 @@ impl<'a, T: Transport> QueuePairBuilder<'a, T, Basic> {
         send_cq: impl Into<Parent<'a, CompletionQueue<'a>>>,
         recv_cq: impl Into<Parent<'a, CompletionQueue<'a>>>,
     ) -> Self {
-        let caps = QpCaps { send_depth: 16, recv_depth: 16, send_sges: 1, recv_sges: 1, inline: 0 };
-        Self {
-            pd: pd.into(),
-            send_cq: send_cq.into(),
-            recv_cq: recv_cq.into(),
-            caps,
-            signal_all: false,
-            _makes: PhantomData,
-        }
+        Self::of(pd.into(), send_cq.into(), recv_cq.into())
     }
 
     /// `ibv_create_qp_ex`—Posts shall go by `ibv_wr_*`, the [`Extended`] backend: fewer instructions, but `&mut self`.
@@ -156,7 +155,7 @@ impl<'a, T: Transport> QueuePairBuilder<'a, T, Basic> {
                 let qp = unsafe { sys::ibv_create_qp(this.pd.as_ptr(), &raw mut attr) };
                 (qp, attr.cap)
             },
-            |_, _| Ok(()),
+            |_, _, _| Ok(((), ())),
         )
     }
 }
@@ -192,7 +191,7 @@ impl<'a, T: Transport> QueuePairBuilder<'a, T, Extended> {
                 let qp = unsafe { sys::ibv_create_qp_ex(this.pd.context().as_ptr(), &raw mut attr) };
                 (qp, attr.cap)
             },
-            |qp, limits| {
+            |qp, limits, _| {
                 // SAFETY: the queue pair is new and alive.
                 if !unsafe { has_all_pointers::<T>(qp.as_ptr()) } {
                     return Err(VerbError::new("ibv_create_qp_ex", libc::EOPNOTSUPP, T::NAME).into());
@@ -200,13 +199,22 @@ impl<'a, T: Transport> QueuePairBuilder<'a, T, Extended> {
                 if is_rxe {
                     limits.max_send_sge = 1;
                 }
-                Ok(())
+                Ok(((), ()))
             },
         )
     }
 }
 
 impl<'a, T: Transport, B: Backend> QueuePairBuilder<'a, T, B> {
+    pub(super) fn of(
+        pd: Parent<'a, ProtectionDomain<'a>>,
+        send_cq: Parent<'a, CompletionQueue<'a, B::Cq>>,
+        recv_cq: Parent<'a, CompletionQueue<'a, B::Cq>>,
+    ) -> Self {
+        let caps = QpCaps { send_depth: 16, recv_depth: 16, send_sges: 1, recv_sges: 1, inline: 0 };
+        Self { pd, send_cq, recv_cq, caps, signal_all: false, _makes: PhantomData }
+    }
+
     /// How many sends can be outstanding; 16 if not said.
     pub fn send_depth(mut self, requests: u32) -> Self {
         self.caps.send_depth = requests;
@@ -260,15 +268,15 @@ impl<'a, T: Transport, B: Backend> QueuePairBuilder<'a, T, B> {
     }
 
     /// Everything around the creating call.
-    fn make(
+    pub(super) fn make(
         self,
         verb: &'static str,
         create: impl FnOnce(&Self) -> (*mut sys::ibv_qp, sys::ibv_qp_cap),
-        accept: impl FnOnce(NonNull<sys::ibv_qp>, &mut Limits) -> Result<()>,
+        accept: impl FnOnce(NonNull<sys::ibv_qp>, &mut Limits, &mut Depths) -> Result<(B::Queues, B::Link)>,
     ) -> Result<QueuePair<'a, T, Reset, B>> {
         self.check()?;
         self.pd.claim(Posting::Borrowed)?;
-        let [send_needed, recv_needed] = [self.caps.send_depth, self.caps.recv_depth].map(Room::for_depth);
+        let (send_needed, recv_needed) = B::cq_entries::<T>(&self.caps);
         let mut send = Share::new(self.send_cq.clone(), send_needed)?;
         let mut recv = Share::new(self.recv_cq.clone(), recv_needed)?;
         let (qp, cap) = create(&self);
@@ -280,22 +288,28 @@ impl<'a, T: Transport, B: Backend> QueuePairBuilder<'a, T, B> {
             max_recv_sge: cap.max_recv_sge,
             max_inline: cap.max_inline_data as usize,
         };
-        // a provider that tells its real sizes may have made larger rings than were counted on
-        let accepted = send
-            .grow(cap.max_send_wr)
-            .and_then(|()| recv.grow(cap.max_recv_wr))
-            .and_then(|()| accept(raw.as_non_null(), &mut limits));
-        if let Err(error) = accepted {
-            if !raw.destroy_or_leak() {
-                send.keep_for_ever();
-                recv.keep_for_ever();
+        let mut depths = Depths { send: cap.max_send_wr, recv: cap.max_recv_wr };
+        let accepted = accept(raw.as_non_null(), &mut limits, &mut depths).and_then(|(queues, link)| {
+            // a provider that tells its real sizes may have made larger rings than were counted on
+            match send.grow(depths.send).and_then(|()| recv.grow(depths.recv)) {
+                Ok(()) => Ok((queues, link)),
+                Err(error) => {
+                    link.retired();
+                    // before what it was made in
+                    if !raw.destroy_or_leak() {
+                        send.keep_for_ever();
+                        recv.keep_for_ever();
+                    }
+                    Err(error)
+                }
             }
-            return Err(error);
-        }
+        });
+        let (queues, link) = accepted?;
         Ok(QueuePair {
             qp: raw.as_non_null(),
             limits,
-            core: Arc::new(QpCore::new(raw, send, recv, self.pd)),
+            queues,
+            core: Arc::new(QpCore::new(raw, link, send, recv, self.pd)),
             _is: PhantomData,
             _invariant: PhantomData,
         })

@@ -13,8 +13,10 @@ use std::fmt;
 use ibv_sys as sys;
 
 use super::change::Change;
+use super::link::Link;
 use super::state::QpState;
-use crate::cq::CompletionQueue;
+use super::{Backend, Basic};
+use crate::cq::{CompletionQueue, CqKind};
 use crate::error::Result;
 use crate::parent::Parent;
 use crate::pd::ProtectionDomain;
@@ -24,13 +26,13 @@ use crate::raw::{Raw, check};
 const ALL_ATTRIBUTES: c_int = ((sys::IBV_QP_DEST_QPN << 1) - 1) as c_int;
 
 /// A completion queue with what was promised of its [room](crate::cq::Room).
-pub(super) struct Share<'a> {
-    cq: Parent<'a, CompletionQueue<'a>>,
+pub(super) struct Share<'a, K: CqKind> {
+    cq: Parent<'a, CompletionQueue<'a, K>>,
     promised: u32,
 }
 
-impl<'a> Share<'a> {
-    pub(super) fn new(cq: Parent<'a, CompletionQueue<'a>>, needed: u32) -> Result<Self> {
+impl<'a, K: CqKind> Share<'a, K> {
+    pub(super) fn new(cq: Parent<'a, CompletionQueue<'a, K>>, needed: u32) -> Result<Self> {
         cq.room().promise(needed)?;
         Ok(Self { cq, promised: needed })
     }
@@ -53,7 +55,7 @@ impl<'a> Share<'a> {
     }
 }
 
-impl Drop for Share<'_> {
+impl<K: CqKind> Drop for Share<'_, K> {
     /// No queue pair came of it.
     fn drop(&mut self) {
         self.cq.room().withdraw(self.promised);
@@ -61,22 +63,28 @@ impl Drop for Share<'_> {
 }
 
 /// The C object with its parents.
-pub(crate) struct QpCore<'a> {
+pub(crate) struct QpCore<'a, B: Backend = Basic> {
     raw: Raw<sys::ibv_qp>,
     // after `raw`: the queue pair goes before its parents
-    send: Share<'a>,
-    recv: Share<'a>,
+    link: B::Link,
+    send: Share<'a, B::Cq>,
+    recv: Share<'a, B::Cq>,
     pd: Parent<'a, ProtectionDomain<'a>>,
 }
 
-impl<'a> QpCore<'a> {
+impl<'a, B: Backend> QpCore<'a, B> {
     pub(super) fn new(
         raw: Raw<sys::ibv_qp>,
-        send: Share<'a>,
-        recv: Share<'a>,
+        link: B::Link,
+        send: Share<'a, B::Cq>,
+        recv: Share<'a, B::Cq>,
         pd: Parent<'a, ProtectionDomain<'a>>,
     ) -> Self {
-        Self { raw, send, recv, pd }
+        Self { raw, link, send, recv, pd }
+    }
+
+    pub(super) fn link(&self) -> &B::Link {
+        &self.link
     }
 
     pub(super) fn pd(&self) -> &ProtectionDomain<'a> {
@@ -118,6 +126,13 @@ impl<'a> QpCore<'a> {
 
     /// `ibv_destroy_qp`. What it completed may still be in the completion queues.
     pub(super) fn destroy(&mut self) -> Result<()> {
+        if !self.raw.is_alive() {
+            return Ok(());
+        }
+        if B::Link::NEEDS_RESET {
+            self.modify(QpState::ERROR, QpState::RESET, Change::default())?;
+        }
+        self.link.retired();
         self.raw.destroy()?;
         self.leave_behind();
         Ok(())
@@ -126,22 +141,22 @@ impl<'a> QpCore<'a> {
     fn leave_behind(&mut self) {
         self.send.leave_behind();
         self.recv.leave_behind();
+        self.link.destroyed();
     }
 }
 
-impl Drop for QpCore<'_> {
+impl<B: Backend> Drop for QpCore<'_, B> {
     fn drop(&mut self) {
-        match self.raw.destroy_or_leak() {
-            true => self.leave_behind(),
-            false => {
-                self.send.keep_for_ever();
-                self.recv.keep_for_ever();
-            }
+        if let Err(error) = self.destroy() {
+            tracing::error!(%error, qp_num = self.qp_num(), "a queue pair could not be destroyed and is leaked");
+            self.raw.leak();
+            self.send.keep_for_ever();
+            self.recv.keep_for_ever();
         }
     }
 }
 
-impl fmt::Debug for QpCore<'_> {
+impl<B: Backend> fmt::Debug for QpCore<'_, B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("QpCore").field("qp_num", &self.qp_num()).finish_non_exhaustive()
     }

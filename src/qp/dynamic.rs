@@ -6,7 +6,7 @@ use super::attr::{Connection, change_of};
 use super::change::Change;
 use super::state::{QpState, Rts, State};
 use super::transport::{Connected, Datagram, Transport};
-use super::{Backend, Basic, Extended, QpAttr, QueuePair};
+use super::{Backend, Basic, Extended, QpAttr, QueuePair, Verbs};
 use crate::addr::{Endpoint, LocalPort};
 use crate::error::{CloseError, Error, Result};
 use crate::wr::{PostError, Prepared, Recv, Scatter, SendRequest};
@@ -131,22 +131,8 @@ impl<'a, T: Transport, B: Backend> DynQueuePair<'a, T, B> {
         self.qp.close().map_err(|refused| refused.map(|qp| Self { qp, state }))
     }
 
-    /// As [`QueuePair::post_recv`]: in every state but RESET.
-    ///
-    /// # Errors
-    ///
-    /// [`PostError::WrongState`] in RESET, and those of [`QueuePair::post_recv`].
-    #[doc(alias = "ibv_post_recv")]
-    #[inline]
-    pub fn post_recv<D: Scatter<'a>>(&self, request: Recv<D>) -> Result<(), PostError> {
-        if self.state == QpState::RESET {
-            return Err(PostError::WrongState { state: self.state });
-        }
-        self.qp.post_recv(request)
-    }
-
     fn go(&mut self, to: QpState, change: Change) -> Result<()> {
-        self.qp.core.modify(self.state, to, change)?;
+        self.qp.change(self.state, to, change)?;
         self.state = to;
         Ok(())
     }
@@ -164,6 +150,21 @@ impl<'a, T: Transport, B: Backend> DynQueuePair<'a, T, B> {
                 tracing::error!(%error, "a queue pair could not be reset after a failed transition");
             }
         })
+    }
+}
+
+impl<'a, T: Transport, B: Verbs> DynQueuePair<'a, T, B> {
+    /// As [`QueuePair::post_recv`]: in every state but RESET.
+    ///
+    /// # Errors
+    ///
+    /// [`PostError::WrongState`] in RESET, and those of [`QueuePair::post_recv`].
+    #[inline]
+    pub fn post_recv<D: Scatter<'a>>(&self, request: Recv<D>) -> Result<(), PostError> {
+        if self.state == QpState::RESET {
+            return Err(PostError::WrongState { state: self.state });
+        }
+        self.qp.post_recv(request)
     }
 }
 
@@ -256,6 +257,35 @@ impl<'a, T: Transport> DynQueuePair<'a, T, Extended> {
             return Err(PostError::WrongState { state: self.state });
         }
         self.qp.post(request)
+    }
+}
+
+#[cfg(feature = "mlx5")]
+impl<'a, T: Transport> DynQueuePair<'a, T, crate::cq::Direct> {
+    /// As [`QueuePair::post`]: in RTS.
+    ///
+    /// # Errors
+    ///
+    /// As with the basic backend.
+    #[inline]
+    pub fn post<R: SendRequest<'a, T>>(&mut self, request: R) -> Result<(), PostError> {
+        if self.state != QpState::RTS {
+            return Err(PostError::WrongState { state: self.state });
+        }
+        self.qp.post(request)
+    }
+
+    /// As [`QueuePair::post_recv`]: in every state but RESET.
+    ///
+    /// # Errors
+    ///
+    /// [`PostError::WrongState`] in RESET, and those of [`QueuePair::post_recv`].
+    #[inline]
+    pub fn post_recv<D: Scatter<'a>>(&mut self, request: Recv<D>) -> Result<(), PostError> {
+        if self.state == QpState::RESET {
+            return Err(PostError::WrongState { state: self.state });
+        }
+        self.qp.post_recv(request)
     }
 }
 

@@ -6,6 +6,7 @@
 //! | `state`, `transport` | its type parameters, and what they allow |
 //! | `attr`, `change`, `transition` | the state machine |
 //! | `post` | posting requests |
+//! | `direct` | the backend `Direct`: where [`mlx5`](crate::mlx5) joins in |
 //! | `dynamic` | the state as a value, for struct fields |
 //! | `core` | the C object |
 //!
@@ -19,6 +20,8 @@ pub mod attr;
 mod builder;
 mod change;
 mod core;
+#[cfg(feature = "mlx5")]
+mod direct;
 mod dynamic;
 mod post;
 pub mod state;
@@ -41,17 +44,73 @@ use ibv_sys as sys;
 
 use self::core::QpCore;
 use crate::addr::{Endpoint, LocalPort};
+use crate::cq::{Bare, CqKind, Room};
 use crate::error::{CloseError, Refused, Result};
 use crate::pd::ProtectionDomain;
 use crate::wr::encode::Limits;
-use state::{Rts, State};
+use crate::wr::{PostError, Recv, Scatter};
+use state::{CanPostRecv, Rts, State};
 
 /// Neither longer nor shorter: a `&QueuePair<'long>` that could be taken for a `&QueuePair<'short>` would accept a
 /// short-lived region.
 pub(crate) type Invariant<'a> = PhantomData<fn(&'a ()) -> &'a ()>;
 
-/// How requests reach the device, fixed when the queue pair is made; [`Basic`] or [`Extended`].
-pub trait Backend: sealed::Sealed + Send + Sync + 'static {}
+/// How requests reach the device, fixed when the queue pair is made; [`Basic`], [`Extended`] or `Direct`.
+pub trait Backend: sealed::Sealed + Send + Sync + 'static {
+    /// The kind of completion queues that it completes to.
+    #[doc(hidden)]
+    type Cq: CqKind;
+    /// What posting needs beside the C object.
+    #[doc(hidden)]
+    type Queues: Send + Sync;
+    /// What there is beside the C object until that is destroyed.
+    #[doc(hidden)]
+    type Link: link::Link<Self::Queues> + Send + Sync;
+
+    /// Completion queue entries that queues of these sizes can fill.
+    #[doc(hidden)]
+    fn cq_entries<T: Transport>(caps: &QpCaps) -> (u32, u32) {
+        (Room::for_depth(caps.send_depth), Room::for_depth(caps.recv_depth))
+    }
+
+    /// For [`PostRecv`], which all backends have.
+    #[doc(hidden)]
+    fn receive<'a, T: Transport, S: CanPostRecv, D: Scatter<'a>>(
+        qp: &mut QueuePair<'a, T, S, Self>,
+        request: Recv<D>,
+    ) -> Result<(), PostError>
+    where
+        Self: Sized;
+}
+
+/// A backend that posts by calls of libibverbs, [`Basic`] or [`Extended`].
+#[diagnostic::on_unimplemented(
+    message = "a queue pair of backend `{Self}` does not post by libibverbs",
+    label = "post by `&mut` on it: `post`, `post_list`, `post_recv`, `post_recv_list`"
+)]
+pub trait Verbs: Backend<Cq = Bare, Queues = (), Link = ()> {}
+
+pub(crate) mod link {
+    /// What stands between a queue pair and its completion queues.
+    pub trait Link<Q> {
+        /// The queue pair has come to RESET, and may go on.
+        fn restarted(&self, queues: &mut Q);
+        /// The queue pair is to be destroyed; it is in RESET, if `needs_reset` says that this matters.
+        fn retired(&self);
+        /// It is destroyed, and its room was left behind.
+        fn destroyed(&self);
+        /// Whether it must be in RESET before it is destroyed.
+        const NEEDS_RESET: bool;
+    }
+
+    impl Link<()> for () {
+        #[inline(always)]
+        fn restarted(&self, (): &mut ()) {}
+        fn retired(&self) {}
+        fn destroyed(&self) {}
+        const NEEDS_RESET: bool = false;
+    }
+}
 
 /// `ibv_post_send`: every provider has it; posting takes `&self`.
 #[doc(alias = "ibv_post_send")]
@@ -64,13 +123,35 @@ pub enum Basic {}
 #[derive(Debug, Clone, Copy)]
 pub enum Extended {}
 
-impl Backend for Basic {}
-impl Backend for Extended {}
+macro_rules! verbs {
+    ($($backend:ident)*) => {$(
+        impl Backend for $backend {
+            type Cq = Bare;
+            type Queues = ();
+            type Link = ();
+
+            #[inline(always)]
+            fn receive<'a, T: Transport, S: CanPostRecv, D: Scatter<'a>>(
+                qp: &mut QueuePair<'a, T, S, Self>,
+                request: Recv<D>,
+            ) -> Result<(), PostError> {
+                // by path: as a method it would be that of the trait, which is made of this
+                QueuePair::<'a, T, S, Self>::post_recv(qp, request)
+            }
+        }
+    )*};
+}
+
+verbs! { Basic Extended }
+impl Verbs for Basic {}
+impl Verbs for Extended {}
 
 mod sealed {
     pub trait Sealed {}
     impl Sealed for super::Basic {}
     impl Sealed for super::Extended {}
+    #[cfg(feature = "mlx5")]
+    impl Sealed for crate::cq::Direct {}
 }
 
 /// `ibv_qp`—A queue pair: a send queue and a receive queue.
@@ -90,7 +171,7 @@ mod sealed {
 ///     └── reset: from every state             into_error: from every state but Reset ──▶ Error
 /// ```
 ///
-/// * `B`: the backend, [`Basic`] or [`Extended`].
+/// * `B`: the backend, [`Basic`], [`Extended`] or `Direct`.
 ///
 /// The device can move a queue pair to the error state on its own, when a request fails. The type does not know: posts
 /// then still succeed (and complete as flushed) or are refused; [`query`](Self::query) tells. [`reset`](Self::reset)
@@ -125,7 +206,8 @@ pub struct QueuePair<'a, T: Transport = Rc, S: State = Rts, B: Backend = Basic> 
     /// `core`'s, at hand for posting.
     qp: NonNull<sys::ibv_qp>,
     limits: Limits,
-    core: Arc<QpCore<'a>>,
+    queues: B::Queues,
+    core: Arc<QpCore<'a, B>>,
     _is: PhantomData<(T, S, B)>,
     _invariant: Invariant<'a>,
 }

@@ -13,7 +13,7 @@ use ibv_sys as sys;
 
 use super::state::{CanPostRecv, CanPostSend, Rts, State};
 use super::transport::Transport;
-use super::{Backend, Basic, Extended, QueuePair};
+use super::{Backend, Basic, Extended, QueuePair, Verbs};
 use crate::wr::{
     Batch, BatchStorage, Keepable, PostError, Prepared, Recv, RecvBatch, RecvStorage, Scatter, SendRequest,
     post_extended, post_recv, post_send,
@@ -228,7 +228,7 @@ impl<'a, T: Transport, S: State> QueuePair<'a, T, S, Extended> {
     }
 }
 
-impl<'a, T: Transport, S: State, B: Backend> QueuePair<'a, T, S, B> {
+impl<'a, T: Transport, S: State, B: Verbs> QueuePair<'a, T, S, B> {
     /// `ibv_post_recv`—Posts room for a message.
     ///
     /// # Errors
@@ -319,12 +319,12 @@ impl<'a, T: Transport> PostSend<'a> for QueuePair<'a, T, Rts, Extended> {
 impl<'a, T: Transport, S: CanPostRecv, B: Backend> PostRecv<'a> for QueuePair<'a, T, S, B> {
     #[inline(always)]
     fn post_recv<D: Scatter<'a>>(&mut self, request: Recv<D>) -> Result<(), PostError> {
-        QueuePair::<'a, T, S, B>::post_recv(self, request)
+        B::receive(self, request)
     }
 }
 
 /// For sharing: the provider locks.
-impl<'a, T: Transport, S: CanPostRecv, B: Backend> PostRecv<'a> for &QueuePair<'a, T, S, B> {
+impl<'a, T: Transport, S: CanPostRecv, B: Verbs> PostRecv<'a> for &QueuePair<'a, T, S, B> {
     #[inline(always)]
     fn post_recv<D: Scatter<'a>>(&mut self, request: Recv<D>) -> Result<(), PostError> {
         QueuePair::<'a, T, S, B>::post_recv(self, request)

@@ -6,6 +6,7 @@ use std::marker::PhantomData;
 
 use super::attr::{Connection, change_of};
 use super::change::Change;
+use super::link::Link;
 use super::state::{CanFail, Error, Init, Is, QpState, Reset, Rtr, Rts, Sqd, State};
 use super::transport::{Connected, Datagram, Transport, Unreliable};
 use super::{Backend, QueuePair};
@@ -19,16 +20,26 @@ type Activated<'a, T, B> = Result<QueuePair<'a, T, Rts, B>, TransitionError<Queu
 
 impl<'a, T: Transport, S: State, B: Backend> QueuePair<'a, T, S, B> {
     fn go<N: State>(self, change: Change) -> Moved<'a, T, S, N, B> {
-        match self.core.modify(S::STATE, N::STATE, change) {
-            Ok(()) => Ok(self.now()),
-            Err(error) => Err(Refused::new(self, error)),
+        let mut this = self;
+        match this.change(S::STATE, N::STATE, change) {
+            Ok(()) => Ok(this.now()),
+            Err(error) => Err(Refused::new(this, error)),
         }
+    }
+
+    /// `ibv_modify_qp`, and what goes with it here.
+    pub(super) fn change(&mut self, from: QpState, to: QpState, change: Change) -> Result<()> {
+        self.core.modify(from, to, change)?;
+        if to == QpState::RESET {
+            self.core.link().restarted(&mut self.queues);
+        }
+        Ok(())
     }
 
     /// The same queue pair, whose state has become `N`.
     pub(super) fn now<N: State>(self) -> QueuePair<'a, T, N, B> {
-        let Self { qp, limits, core, .. } = self;
-        QueuePair { qp, limits, core, _is: PhantomData, _invariant: PhantomData }
+        let Self { qp, limits, queues, core, .. } = self;
+        QueuePair { qp, limits, queues, core, _is: PhantomData, _invariant: PhantomData }
     }
 
     fn stay(&self, change: Change) -> Result<()> {

@@ -130,8 +130,9 @@ impl<D: Elements> Encode for Slot<'_, D> {
     }
 
     #[inline(always)]
-    fn slice(self, data: &MrSlice<'_>) {
+    fn slice(self, data: &MrSlice<'_>) -> Result<(), PostError> {
         set_elements(self.wr, self.data.one(data.as_sge()), 1);
+        Ok(())
     }
 
     #[inline(always)]
@@ -141,8 +142,9 @@ impl<D: Elements> Encode for Slot<'_, D> {
     }
 
     #[inline(always)]
-    fn inline(self, data: &[u8]) {
+    fn inline(self, data: &[u8]) -> Result<(), PostError> {
         set_elements(self.wr, self.data.inline(data), 1);
+        Ok(())
     }
 }
 

@@ -39,11 +39,11 @@ pub trait Encode: Sized {
     fn ud(self, to: &Address<'_>) -> Self;
 
     /// One element.
-    fn slice(self, data: &MrSlice<'_>) -> Self::Done;
+    fn slice(self, data: &MrSlice<'_>) -> Result<Self::Done, PostError>;
     /// Several elements, or none.
     fn slices(self, data: &[MrSlice<'_>]) -> Result<Self::Done, PostError>;
     /// Bytes to be copied into the request.
-    fn inline(self, data: &[u8]) -> Self::Done;
+    fn inline(self, data: &[u8]) -> Result<Self::Done, PostError>;
 }
 
 /// What a post needs of a queue pair: kept together, and at hand.
@@ -61,7 +61,7 @@ pub struct Limits {
 
 impl Limits {
     #[inline(always)]
-    pub(super) fn send_sges(&self, asked: usize) -> Result<(), PostError> {
+    pub(crate) fn send_sges(&self, asked: usize) -> Result<(), PostError> {
         if asked <= self.max_send_sge as usize {
             Ok(())
         } else {
@@ -70,7 +70,7 @@ impl Limits {
     }
 
     #[inline(always)]
-    pub(super) fn recv_sges(&self, asked: usize) -> Result<(), PostError> {
+    pub(crate) fn recv_sges(&self, asked: usize) -> Result<(), PostError> {
         if asked <= self.max_recv_sge as usize {
             Ok(())
         } else {
@@ -79,7 +79,7 @@ impl Limits {
     }
 
     #[inline(always)]
-    pub(super) fn inline(&self, asked: usize) -> Result<(), PostError> {
+    pub(crate) fn inline(&self, asked: usize) -> Result<(), PostError> {
         if asked <= self.max_inline {
             Ok(())
         } else {
@@ -90,7 +90,7 @@ impl Limits {
 
     /// A provider takes any `ibv_ah` for one of its own, so another context's must not get there.
     #[inline(always)]
-    pub(super) fn address(&self, to: &Address<'_>) -> Result<(), PostError> {
+    pub(crate) fn address(&self, to: &Address<'_>) -> Result<(), PostError> {
         if to.ah.context_ptr() == self.context { Ok(()) } else { Err(PostError::OtherContext) }
     }
 }

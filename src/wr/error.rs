@@ -56,6 +56,10 @@ pub enum PostError {
     /// The batch's storage is full: submit it first.
     #[error("the batch is full: submit it, or give it more storage")]
     BatchFull,
+    /// The queue is full: poll its completions first. (The backends that go by the provider say it by
+    /// [`Device`](Self::Device); [`is_queue_full`](Self::is_queue_full) knows both.)
+    #[error("the queue is full: poll completions first")]
+    QueueFull,
     /// The queue pair is not in a state that allows it.
     #[error("the queue pair is in state {state}, which does not allow this post")]
     WrongState {
@@ -69,13 +73,14 @@ impl PostError {
     pub fn errno(&self) -> Option<i32> {
         match *self {
             Self::Device { errno, .. } => Some(errno),
+            Self::QueueFull => Some(libc::ENOMEM),
             _ => None,
         }
     }
 
     /// Whether the queue was full: poll its completions, then post again what was not accepted.
     pub fn is_queue_full(&self) -> bool {
-        matches!(self.errno(), Some(libc::ENOMEM | libc::ENOSPC))
+        matches!(self, Self::QueueFull | Self::Device { errno: libc::ENOMEM | libc::ENOSPC, .. })
     }
 
     /// How many requests, from the first, were posted all the same; `None` if nobody knows, so that all of them may

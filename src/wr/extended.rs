@@ -95,10 +95,11 @@ impl Encode for Builder {
     }
 
     #[inline(always)]
-    fn slice(self, data: &MrSlice<'_>) {
+    fn slice(self, data: &MrSlice<'_>) -> Result<(), PostError> {
         let sge = data.as_sge();
         // SAFETY: as in `send`.
         unsafe { sys::ibv_wr_set_sge(self.qp, sge.lkey, sge.addr, sge.length) };
+        Ok(())
     }
 
     #[inline(always)]
@@ -117,9 +118,10 @@ impl Encode for Builder {
     }
 
     #[inline(always)]
-    fn inline(self, data: &[u8]) {
+    fn inline(self, data: &[u8]) -> Result<(), PostError> {
         // SAFETY: as in `send`; the bytes are read during the call.
         unsafe { sys::ibv_wr_set_inline_data(self.qp, data.as_ptr().cast_mut().cast(), data.len()) };
+        Ok(())
     }
 }
 

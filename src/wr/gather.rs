@@ -67,7 +67,7 @@ impl<'a> Gather<'a> for MrSlice<'a> {
 
     #[inline(always)]
     fn put<E: Encode>(&self, to: E) -> Result<E::Done, PostError> {
-        Ok(to.slice(self))
+        to.slice(self)
     }
 }
 
@@ -225,6 +225,6 @@ impl<'a> Gather<'a> for Inline<'_> {
 
     #[inline(always)]
     fn put<E: Encode>(&self, to: E) -> Result<E::Done, PostError> {
-        Ok(to.inline(self.0))
+        to.inline(self.0)
     }
 }

@@ -4,8 +4,8 @@
 #[derive(Clone, Copy, Debug)]
 #[must_use = "a request does nothing until it is posted"]
 pub struct Recv<D> {
-    pub(super) id: u64,
-    pub(super) into: D,
+    pub(crate) id: u64,
+    pub(crate) into: D,
 }
 
 /// `ibv_recv_wr`—Room for one message, or for the immediate data of one WRITE.

@@ -256,9 +256,9 @@ pub fn fetch_add(into: MrU64<'_>, at: RemoteU64, add: u64) -> FetchAdd<MrU64<'_>
 /// Where a datagram goes.
 #[derive(Clone, Copy, Debug)]
 pub struct Address<'a> {
-    pub(super) ah: &'a AddressHandle<'a>,
-    pub(super) qpn: u32,
-    pub(super) qkey: u32,
+    pub(crate) ah: &'a AddressHandle<'a>,
+    pub(crate) qpn: u32,
+    pub(crate) qkey: u32,
 }
 
 /// A datagram with its destination, made by [`Send::to`].
@@ -387,7 +387,7 @@ impl<'a, T: Atomics> SendRequest<'a, T> for CmpSwp<MrU64<'a>> {
 
     #[inline(always)]
     unsafe fn encode<E: Encode>(&self, to: E) -> Result<E::Done, PostError> {
-        Ok(to.cmp_swp(self.head, &self.at, self.compare, self.swap).slice(self.into.as_slice()))
+        to.cmp_swp(self.head, &self.at, self.compare, self.swap).slice(self.into.as_slice())
     }
 }
 
@@ -399,6 +399,6 @@ impl<'a, T: Atomics> SendRequest<'a, T> for FetchAdd<MrU64<'a>> {
 
     #[inline(always)]
     unsafe fn encode<E: Encode>(&self, to: E) -> Result<E::Done, PostError> {
-        Ok(to.fetch_add(self.head, &self.at, self.add).slice(self.into.as_slice()))
+        to.fetch_add(self.head, &self.at, self.add).slice(self.into.as_slice())
     }
 }

@@ -1,0 +1,204 @@
+//! The completion queue that is read here: what its poller and its queue pairs share.
+//!
+//! # Safety
+//!
+//! [`DirectCq`] holds the parts of a living `ibv_cq`: the completion queue owns both, the poller and the queue pairs
+//! hold the completion queue as parent.
+
+#![expect(unsafe_code, reason = "the Safety section above")]
+
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ibv_sys as sys;
+
+use super::bits::cqe;
+use super::dv::{self, CqParts};
+use super::poller::Place;
+use super::ring::{Lanes, is_before};
+use crate::cq::{Arm, CompletionQueue, CompletionQueueBuilder, CqId, Direct, Room};
+use crate::error::{Error, Result};
+use crate::raw::Raw;
+
+/// What the poller and the queue pairs of a completion queue share.
+#[derive(Debug)]
+pub struct DirectCq {
+    parts: CqParts,
+    cq: NonNull<sys::ibv_cq>,
+    /// Entries consumed; counts on for ever, modulo 2³².
+    consumed: AtomicU32,
+    /// Room was left behind that the poller should give back.
+    news: AtomicBool,
+    /// Queues that came since the poller last looked.
+    joined: Mutex<Vec<Arc<Lanes>>>,
+    /// Where the poller stands, while there is none.
+    place: Mutex<Option<Place>>,
+}
+
+// SAFETY: the parts lead to memory that is accessed atomically, or (the record, the register) by the one poller; and
+// to the living queue.
+unsafe impl Send for DirectCq {}
+// SAFETY: as above.
+unsafe impl Sync for DirectCq {}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl DirectCq {
+    /// # Safety
+    ///
+    /// `cq` outlives it, and nothing is attached to it yet.
+    unsafe fn new(cq: &Raw<sys::ibv_cq>) -> Result<Self> {
+        // SAFETY: by the caller's promise.
+        let parts = unsafe { dv::take_cq(cq) }?;
+        Ok(Self {
+            parts,
+            cq: cq.as_non_null(),
+            consumed: AtomicU32::new(0),
+            news: AtomicBool::new(false),
+            joined: Mutex::default(),
+            place: Mutex::new(Some(Place::default())),
+        })
+    }
+
+    #[inline(always)]
+    pub(super) fn parts(&self) -> &CqParts {
+        &self.parts
+    }
+
+    /// Entries consumed so far.
+    #[inline(always)]
+    pub(super) fn consumed(&self) -> &AtomicU32 {
+        &self.consumed
+    }
+
+    /// Whether there may be room to give back.
+    #[inline(always)]
+    pub(super) fn has_news(&self) -> bool {
+        self.news.load(Ordering::Relaxed)
+    }
+
+    /// Takes the sign down; whoever raises it again did what it is about before.
+    pub(super) fn take_news(&self) -> bool {
+        self.news.swap(false, Ordering::AcqRel)
+    }
+
+    /// Raises it.
+    pub(super) fn tell_news(&self) {
+        self.news.store(true, Ordering::Release);
+    }
+
+    /// The poller's place, if nobody has it.
+    pub(super) fn take_place(&self) -> Option<Place> {
+        locked(&self.place).take()
+    }
+
+    pub(super) fn give_place(&self, place: Place) {
+        *locked(&self.place) = Some(place);
+    }
+
+    /// Completions that name `lanes`' number are of these queues from now on.
+    pub(super) fn join(&self, lanes: Arc<Lanes>) {
+        let consumed = self.consumed.load(Ordering::Acquire);
+        let mut joined = locked(&self.joined);
+        // those that came and went without a completion
+        joined.retain(|lanes| lanes.covers(consumed));
+        joined.push(lanes);
+    }
+
+    /// The queues that came since this was last called, the oldest first.
+    pub(super) fn take_joined(&self) -> Vec<Arc<Lanes>> {
+        std::mem::take(&mut *locked(&self.joined))
+    }
+
+    /// The same, if it can be had without waiting.
+    pub(super) fn try_take_joined(&self) -> Vec<Arc<Lanes>> {
+        self.joined.try_lock().map(|mut joined| std::mem::take(&mut *joined)).unwrap_or_default()
+    }
+
+    /// The entry that the device writes next, or an older one that it had not yet written when this was called.
+    ///
+    /// It is found by looking, from any thread, while the poller may be at work.
+    pub(super) fn next_entry(&self) -> u32 {
+        let entries = self.parts.ring.entries();
+        loop {
+            let mut index = self.consumed.load(Ordering::Acquire);
+            while self.is_written(index, entries) {
+                index = index.wrapping_add(1);
+            }
+            // What was not written *for this lap* was overwritten meanwhile, if the poller has passed it.
+            if !is_before(index, self.consumed.load(Ordering::Acquire)) {
+                return index;
+            }
+        }
+    }
+
+    fn is_written(&self, index: u32, entries: u32) -> bool {
+        let [.., op_own] = self.parts.ring.at(index).last_word().to_ne_bytes();
+        (op_own & cqe::OWNER != 0) == (index & entries != 0)
+    }
+
+    /// Events got so far.
+    pub(super) fn events(&self) -> u32 {
+        // SAFETY: the queue is alive (see the module).
+        unsafe { dv::events_of(self.cq) }
+    }
+}
+
+impl<'a> CompletionQueueBuilder<'a> {
+    /// `mlx5dv_create_cq`—Makes it, to be read by this crate and by one [`Poller`](super::Poller); see
+    /// [`mlx5`](super).
+    ///
+    /// # Errors
+    ///
+    /// Those of [`build`](Self::build), where a device can have half as many entries: so many again are there for the
+    /// device to go on while the poller is late in telling how far it has come. [`Error::Verb`] with EOPNOTSUPP if it
+    /// is no mlx5 device; [`Error::Invalid`] if [overcommitted](Self::overcommit).
+    #[doc(alias = "mlx5dv_create_cq")]
+    pub fn build_direct(self) -> Result<CompletionQueue<'a, Direct>> {
+        self.make_direct(64)
+    }
+
+    /// [`build_direct`](Self::build_direct) with entries of 128 bytes, which can hold twice as much scattered data.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn build_direct_wide(self) -> Result<CompletionQueue<'a, Direct>> {
+        self.make_direct(128)
+    }
+
+    fn make_direct(self, entry_size: u16) -> Result<CompletionQueue<'a, Direct>> {
+        let ctx = self.check()?;
+        dv::check_mlx5(ctx)?;
+        let (asked, vector, overcommit) = self.sizes();
+        if overcommit {
+            return Err(Error::invalid(
+                "the completion queue",
+                "overcommitted",
+                "within its room, if it is direct",
+            ));
+        }
+        Error::check_limit("entries of a direct completion queue", asked, ctx.device_attr().max_cqe() / 2)?;
+        let id = CqId::new();
+        let channel = self.channel_ptr();
+        // one more is what the library adds
+        let entries = asked.saturating_mul(2) - 1;
+        // SAFETY: the channel is of the same context, and held by the queue.
+        let raw = unsafe { dv::create_cq(ctx, entries, entry_size, id.to_cq_context(), channel, vector) }?;
+        // SAFETY: nothing is attached yet; the queue owns both.
+        let state = unsafe { DirectCq::new(&raw) }?;
+        let room = Room::new(state.parts.ring.entries() / 2, false);
+        Ok(self.finish(raw, room, id, Arc::new(state)))
+    }
+}
+
+/// What the arm word of a completion queue says.
+#[inline(always)]
+pub(super) fn arm_word(what: Arm, events: u32, consumed: u32) -> u32 {
+    use super::bits::cq_record::{INDEX, SEQUENCE_SHIFT, SOLICITED};
+    let solicited = if what == Arm::Solicited { SOLICITED } else { 0 };
+    (events & 3) << SEQUENCE_SHIFT | solicited | consumed & INDEX
+}

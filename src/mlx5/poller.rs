@@ -1,0 +1,344 @@
+//! Polling a direct completion queue.
+//!
+//! # How a completion finds its request
+//!
+//! A completion names its queue pair by number, and numbers are used again: after a reset by the same queue pair,
+//! after it was destroyed by another one, while completions of before may still stand in the ring. What tells them
+//! apart is where they stand. When queues are emptied, the queue pair is in RESET, so the device writes no more
+//! completions of theirs: all that there are stand before the entry that it writes next. That entry is kept with them
+//! ([`Lanes::retire`]). A completion before it is theirs, and nobody's any more; one behind it is of whoever has the
+//! number now.
+//!
+//! # Safety
+//!
+//! The ring and the record are those of the completion queue, which the poller holds as parent. An entry is lent until
+//! the poller goes on, since it is given back to the device by the poller alone, later.
+
+#![expect(unsafe_code, reason = "the Safety section above")]
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::barrier;
+use super::bits::{cq_record, cqe};
+use super::cq::{DirectCq, arm_word};
+use super::mmio::{CqeAt, CqeRing};
+use super::ring::{Lanes, RETIRED, is_before, queue};
+use super::wc::{self, WorkCompletion};
+use crate::cq::{Arm, CompletionQueue, Direct, Left, PollCq, PollError};
+use crate::error::{Error, Result};
+use crate::parent::Parent;
+
+/// Where a poller stands; kept by the completion queue while it has none.
+#[derive(Debug, Default)]
+pub(super) struct Place {
+    /// Entries consumed.
+    consumed: u32,
+    /// Queues by number; of several with one number, the one that comes first is the one that covers an entry first.
+    known: HashMap<u32, Vec<Arc<Lanes>>>,
+}
+
+/// The one reader of a direct completion queue: who holds it polls.
+///
+/// `Send`: queue pairs and poller may be on different threads.
+///
+/// # Examples
+///
+/// ```no_run
+/// use ibv::CompletionQueue;
+/// use ibv::mlx5::Poller;
+///
+/// # let ctx = ibv::Context::open("mlx5_0")?;
+/// let cq = CompletionQueue::builder(&ctx, 128).build_direct()?;
+/// let mut poller = Poller::new(&cq)?;
+/// while let Some(wc) = poller.poll() {
+///     println!("request {} is done: {:?}", wc.id(), wc.result()?);
+/// }
+/// # Ok::<(), ibv::Error>(())
+/// ```
+pub struct Poller<'a> {
+    /// The entry to look at next.
+    at: CqeAt,
+    /// The last word's owner bit in this lap, where it stands in the word.
+    lap: u64,
+    /// The queues that were completed last.
+    last: Arc<Lanes>,
+    shared: Arc<DirectCq>,
+    ring: CqeRing,
+    /// Entries up to the next time that something is to be done but polling, less one.
+    stretch: u32,
+    /// The id of what [`poll_slowly`](Self::poll_slowly) found.
+    found: u64,
+    known: HashMap<u32, Vec<Arc<Lanes>>>,
+    /// What was left behind when so much was consumed.
+    left_behind: Option<(Left, u32)>,
+    cq: Parent<'a, CompletionQueue<'a, Direct>>,
+}
+
+// SAFETY: the pointers in it lead to the ring of the completion queue that it holds, whose only reader it is.
+unsafe impl Send for Poller<'_> {}
+
+/// The owner bit in the last word.
+const OWNER: u64 = u64::from_ne_bytes([0, 0, 0, 0, 0, 0, 0, cqe::OWNER]);
+/// The owner bit that entries have in the lap of entry `index`.
+fn lap_of(index: u32, ring: CqeRing) -> u64 {
+    if index & ring.entries() == 0 { 0 } else { OWNER }
+}
+
+impl<'a> Poller<'a> {
+    /// Becomes the poller of `cq`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Invalid`] if it has one.
+    pub fn new(cq: impl Into<Parent<'a, CompletionQueue<'a, Direct>>>) -> Result<Self> {
+        let cq = cq.into();
+        let shared = Arc::clone(cq.state());
+        let Some(Place { consumed, known }) = shared.take_place() else {
+            let expected = "one at a time: drop the other one, or let it poll for both";
+            return Err(Error::invalid("the completion queue's poller", "taken", expected));
+        };
+        let ring = shared.parts().ring;
+        let nobody = Lanes::new(u32::MAX, RETIRED, queue(0).1, queue(0).1);
+        Ok(Self {
+            at: ring.at(consumed),
+            lap: lap_of(consumed, ring),
+            last: Arc::new(nobody),
+            shared,
+            ring,
+            stretch: ring.entries() / 2 - 1,
+            found: 0,
+            known,
+            left_behind: None,
+            cq,
+        })
+    }
+
+    /// The completion queue.
+    pub fn cq(&self) -> &CompletionQueue<'a, Direct> {
+        &self.cq
+    }
+
+    /// Entries consumed; nobody else changes the number.
+    #[inline(always)]
+    fn consumed(&self) -> u32 {
+        self.shared.consumed().load(Ordering::Relaxed)
+    }
+
+    /// Takes the next completion off the queue, if there is one.
+    ///
+    /// It is lent: read it, or [copy](WorkCompletion::copy) it, then go on.
+    #[inline(always)]
+    pub fn poll(&mut self) -> Option<WorkCompletion<'_>> {
+        const SENT: u8 = cqe::REQ << 4;
+        // its owner bit is 0 if the entry is ours
+        let word = self.at.last_word() ^ self.lap;
+        let op = wc::op_own(word);
+        if op == SENT {
+            if let Some(next) = self.next_of_last(word) {
+                let id = self.last.send.complete(wc::counter(word));
+                return Some(self.step(next, id, word));
+            }
+        } else if op & cqe::OWNER != 0 {
+            if self.shared.has_news() {
+                self.found_empty();
+            }
+            return None;
+        } else if op >> 4 <= cqe::RESP_SEND_INV {
+            if let Some(next) = self.next_of_last(word) {
+                let id = self.last.recv.complete(wc::counter(word));
+                return Some(self.step(next, id, word));
+            }
+        }
+        let at = self.poll_slowly()?;
+        Some(WorkCompletion::new(self.found, at.last_word() & !OWNER, at))
+    }
+
+    /// If the next entry is of the queues that were completed last, and nothing is to be done but to go on: the index
+    /// after it.
+    #[inline(always)]
+    fn next_of_last(&self, word: u64) -> Option<u32> {
+        let next = self.consumed().wrapping_add(1);
+        (wc::key(word) == self.last.key() && next & self.stretch != 0).then_some(next)
+    }
+
+    #[inline(always)]
+    fn step(&mut self, next: u32, id: u64, word: u64) -> WorkCompletion<'_> {
+        let at = self.at;
+        self.shared.consumed().store(next, Ordering::Release);
+        // SAFETY: the last entry of the ring ends a stretch.
+        self.at = unsafe { self.ring.after(at) };
+        WorkCompletion::new(id, word, at)
+    }
+
+    /// The next completion, which is not simply the next one of the queues that were completed last; its id is
+    /// `found`. (Not one value: that would have to go through memory, on the short way too.)
+    #[cold]
+    #[inline(never)]
+    fn poll_slowly(&mut self) -> Option<CqeAt> {
+        loop {
+            let at = self.at;
+            let word = at.last_word() ^ self.lap;
+            if word & OWNER != 0 {
+                if self.shared.has_news() {
+                    self.found_empty();
+                }
+                return None;
+            }
+            let id = self.find(word);
+            let next = self.consumed().wrapping_add(1);
+            self.shared.consumed().store(next, Ordering::Release);
+            self.at = self.ring.at(next);
+            if next & self.stretch == 0 {
+                self.turn(next);
+            }
+            if let Some(id) = id {
+                self.found = id;
+                return Some(at);
+            }
+        }
+    }
+
+    /// Half of the ring was consumed: gives it back, and starts the next lap if it was the second half.
+    fn turn(&mut self, consumed: u32) {
+        self.lap = lap_of(consumed, self.ring);
+        self.tell_consumed();
+        let joined = self.shared.try_take_joined();
+        self.meet(joined);
+        self.known.retain(|_, lanes| {
+            lanes.retain(|lanes| lanes.covers(consumed));
+            !lanes.is_empty()
+        });
+        self.look_for_room(consumed);
+    }
+
+    /// Tells the device how far we are.
+    fn tell_consumed(&self) {
+        barrier::cqe_before_record();
+        self.shared.parts().record.store::<{ cq_record::CONSUMER }>(self.consumed() & cq_record::INDEX);
+    }
+
+    /// The id of the request that an entry completes, or `None` if there is nothing to say.
+    fn find(&mut self, word: u64) -> Option<u64> {
+        let kind = wc::kind(word);
+        let is_send = matches!(kind, cqe::REQ | cqe::REQ_ERR);
+        let is_recv = matches!(kind, cqe::RESP_WR_IMM..=cqe::RESP_SEND_INV | cqe::RESP_ERR);
+        if !is_send && !is_recv {
+            tracing::error!(kind, "an entry of a completion queue that is not known here was passed over");
+            return None;
+        }
+        let lanes = self.lanes_of(wc::qp_number(word))?;
+        let counter = wc::counter(word);
+        let id = if is_send { lanes.send.complete(counter) } else { lanes.recv.complete(counter) };
+        self.last = lanes;
+        Some(id)
+    }
+
+    /// Whose the next entry is, which names `number`; `None` if its queues are gone.
+    fn lanes_of(&mut self, number: u32) -> Option<Arc<Lanes>> {
+        let consumed = self.consumed();
+        let covering = |known: &HashMap<u32, Vec<Arc<Lanes>>>| {
+            known.get(&number)?.iter().find(|lanes| lanes.covers(consumed)).cloned()
+        };
+        let lanes = covering(&self.known).or_else(|| {
+            let joined = self.shared.take_joined();
+            self.meet(joined);
+            covering(&self.known)
+        })?;
+        // theirs, but they were emptied since
+        (!lanes.is_retired()).then_some(lanes)
+    }
+
+    fn meet(&mut self, joined: Vec<Arc<Lanes>>) {
+        for lanes in joined {
+            self.known.entry(lanes.number).or_default().push(lanes);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn found_empty(&mut self) {
+        let left = self.cq.room().left_behind();
+        // what was left behind before this look is gone if the queue is still empty
+        if (self.at.last_word() ^ self.lap) & OWNER != 0 && self.shared.take_news() {
+            self.cq.room().seen_empty(left);
+            self.left_behind = None;
+            if !self.cq.room().left_behind().is_nothing() {
+                self.shared.tell_news();
+            }
+        }
+    }
+
+    /// The same for a queue that is never empty: what was left behind one lap ago is gone.
+    fn look_for_room(&mut self, consumed: u32) {
+        match self.left_behind {
+            Some((left, at)) if !is_before(consumed, at.wrapping_add(self.ring.entries())) => {
+                self.cq.room().seen_empty(left);
+                self.left_behind = None;
+            }
+            Some(_) => {}
+            None => {
+                let left = self.cq.room().left_behind();
+                if !left.is_nothing() {
+                    self.left_behind = Some((left, consumed));
+                }
+            }
+        }
+    }
+
+    /// Asks for one event on the channel; see [`CompletionQueue::arm`](crate::CompletionQueue::arm) for the order of
+    /// things.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Invalid`] if the completion queue was made without a channel.
+    pub fn arm(&mut self, what: Arm) -> Result<()> {
+        if self.cq.channel().is_none() {
+            return Err(Error::invalid(
+                "the completion queue's channel",
+                "none",
+                "made with `builder().channel(..)`",
+            ));
+        }
+        self.tell_consumed();
+        let parts = self.shared.parts();
+        let word = arm_word(what, self.shared.events(), self.consumed());
+        parts.record.store::<{ cq_record::ARM }>(word);
+        barrier::record_before_register();
+        parts.register.ring(u64::from(word) << 32 | u64::from(parts.number));
+        barrier::flush_register();
+        Ok(())
+    }
+}
+
+impl PollCq for Poller<'_> {
+    #[inline]
+    fn poll_into<'w>(
+        &mut self,
+        wcs: &'w mut [crate::WorkCompletion],
+    ) -> Result<&'w [crate::WorkCompletion], PollError> {
+        let mut found = 0;
+        for wc in &mut *wcs {
+            let Some(done) = self.poll() else { break };
+            *wc = done.copy();
+            found += 1;
+        }
+        Ok(wcs.get(..found).unwrap_or(&[]))
+    }
+}
+
+impl Drop for Poller<'_> {
+    fn drop(&mut self) {
+        self.tell_consumed();
+        let known = std::mem::take(&mut self.known);
+        self.shared.give_place(Place { consumed: self.consumed(), known });
+    }
+}
+
+impl fmt::Debug for Poller<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Poller").field("consumed", &self.consumed()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,239 @@
+//! The queue pair whose queues are written here: how it is made, emptied and given up.
+//!
+//! # Safety
+//!
+//! Rings, record and register are those of the queue pair: [`DirectQueues`] lies beside the core that owns it, and
+//! goes before it. The parents are alive when the queue pair is made, and held by it from then on.
+
+#![expect(unsafe_code, reason = "the Safety section above")]
+
+use std::ptr::NonNull;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ibv_sys as sys;
+
+use super::bits::{SEGMENT, WQE_BB};
+use super::cq::DirectCq;
+use super::dv::{self, OwnDomain, QpParts, QpWanted};
+use super::mmio::{BlueFlame, Record, WqeRing};
+use super::ring::{Lanes, Producer, RETIRED, RecvSlot, SendSlot, queue};
+use super::wc::key_of;
+use super::wqe;
+use crate::context::Context;
+use crate::error::{Error, Result};
+use crate::qp::QpCaps;
+
+/// A send queue.
+#[derive(Debug)]
+pub(super) struct SendQueue {
+    pub(super) producer: Producer<SendSlot>,
+    pub(super) lanes: Arc<Lanes>,
+    pub(super) ring: WqeRing,
+    /// The queue pair's number, where the control segment has it.
+    pub(super) number: u32,
+    /// What every request has in its control segment, as the third word of that.
+    pub(super) signal_bits: u32,
+    pub(super) record: Record,
+    pub(super) register: BlueFlame,
+}
+
+/// A receive queue.
+#[derive(Debug)]
+pub(super) struct RecvQueue {
+    pub(super) producer: Producer<RecvSlot>,
+    pub(super) lanes: Arc<Lanes>,
+    pub(super) ring: WqeRing,
+    /// Bytes from one WQE to the next.
+    pub(super) stride: usize,
+    pub(super) record: Record,
+}
+
+/// The queues of a direct queue pair: what posting writes. One of no requests has no room, ever.
+#[derive(Debug)]
+pub struct DirectQueues {
+    pub(super) send: SendQueue,
+    pub(super) recv: RecvQueue,
+}
+
+// SAFETY: the pointers in it lead to memory of the queue pair that it goes with, which is written by `&mut` alone.
+unsafe impl Send for DirectQueues {}
+// SAFETY: as above; `&` gives access to nothing.
+unsafe impl Sync for DirectQueues {}
+
+/// What a direct queue pair has beside its C object, until that is destroyed.
+#[derive(Debug)]
+pub struct DirectLink {
+    send_cq: Arc<DirectCq>,
+    recv_cq: Arc<DirectCq>,
+    /// What the completion queues look its completions up in: of the one, or of each.
+    lanes: Mutex<Members>,
+    number: u32,
+    _domain: OwnDomain,
+}
+
+/// The lanes of a queue pair: the same twice, if both queues complete to one completion queue.
+#[derive(Debug, Clone)]
+struct Members {
+    send: Arc<Lanes>,
+    recv: Arc<Lanes>,
+}
+
+impl DirectLink {
+    /// New, empty queues, known to the completion queues.
+    fn make_queues(&self, send_len: u32, recv_len: u32) -> (Producer<SendSlot>, Producer<RecvSlot>, Members) {
+        let ((send_producer, send), (recv_producer, recv)) = (queue(send_len), queue(recv_len));
+        let members = if Arc::ptr_eq(&self.send_cq, &self.recv_cq) {
+            let both = Arc::new(Lanes::new(self.number, key_of(self.number), send, recv));
+            self.send_cq.join(Arc::clone(&both));
+            Members { send: Arc::clone(&both), recv: both }
+        } else {
+            let send = Arc::new(Lanes::new(self.number, key_of(self.number), send, queue(0).1));
+            let recv = Arc::new(Lanes::new(self.number, key_of(self.number), queue(0).1, recv));
+            self.send_cq.join(Arc::clone(&send));
+            self.recv_cq.join(Arc::clone(&recv));
+            Members { send, recv }
+        };
+        (send_producer, recv_producer, members)
+    }
+
+    /// The queue pair is in RESET: whatever it completed stands in the completion queues already.
+    pub(crate) fn retire(&self) {
+        let members = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
+        members.send.retire(self.send_cq.next_entry());
+        if !Arc::ptr_eq(&self.send_cq, &self.recv_cq) {
+            members.recv.retire(self.recv_cq.next_entry());
+        }
+    }
+
+    /// The queue pair is in RESET, and goes on: with new queues, since the poller may still be at the old ones.
+    pub(crate) fn restart(&self, queues: &mut DirectQueues) {
+        self.retire();
+        let (send_len, recv_len) = queues.entries();
+        let (send_producer, recv_producer, members) = self.make_queues(send_len, recv_len);
+        (queues.send.producer, queues.send.lanes) = (send_producer, Arc::clone(&members.send));
+        (queues.recv.producer, queues.recv.lanes) = (recv_producer, Arc::clone(&members.recv));
+        *self.lanes.lock().unwrap_or_else(PoisonError::into_inner) = members;
+    }
+
+    /// The queue pair is destroyed, and its room left behind.
+    pub(crate) fn tell(&self) {
+        self.send_cq.tell_news();
+        self.recv_cq.tell_news();
+    }
+}
+
+/// What the direct path needs before a queue pair can be made.
+pub(crate) fn prepare(ctx: &Context, pd: *mut sys::ibv_pd) -> Result<OwnDomain> {
+    dv::check_mlx5(ctx)?;
+    // its WQEs would have to be signed
+    if std::env::var_os("MLX5_QP_SIGNATURE").is_some_and(|value| value != "0" && !value.is_empty()) {
+        return Err(Error::invalid("MLX5_QP_SIGNATURE", "set", "unset: signed WQEs are not written here"));
+    }
+    // SAFETY: alive, of this context, and held by the queue pair that comes of it.
+    unsafe { OwnDomain::new(ctx, pd) }
+}
+
+/// `mlx5dv_create_qp`.
+///
+/// # Safety
+///
+/// The completion queues are alive, of `ctx`, and outlive it; so does `domain`.
+#[expect(clippy::too_many_arguments, reason = "a queue pair is that many things")]
+pub(crate) unsafe fn create(
+    ctx: &Context,
+    domain: &OwnDomain,
+    kind: sys::ibv_qp_type,
+    send_ops: u32,
+    cqs: [*mut sys::ibv_cq; 2],
+    cap: sys::ibv_qp_cap,
+    signal_all: bool,
+    scatter_to_cqe: bool,
+) -> (*mut sys::ibv_qp, sys::ibv_qp_cap) {
+    let [send_cq, recv_cq] = cqs;
+    let wanted = QpWanted { kind, send_cq, recv_cq, cap, send_ops, signal_all, scatter_to_cqe };
+    // SAFETY: by the caller's promise.
+    unsafe { dv::create_qp(ctx, domain, &wanted) }
+}
+
+/// Takes a new queue pair over.
+///
+/// # Safety
+///
+/// `qp` was made by [`create`]; the parts are used only while it is alive.
+pub(crate) unsafe fn take(qp: NonNull<sys::ibv_qp>) -> Result<(QpParts, u32)> {
+    // SAFETY: by the caller's promise.
+    unsafe { Ok((dv::take_qp(qp)?, (*qp.as_ptr()).qp_num)) }
+}
+
+/// The queues of a queue pair that was [taken over](take), and its link with its completion queues. It was made in
+/// `domain`, which goes after it.
+pub(crate) fn join(
+    (parts, number): (QpParts, u32),
+    domain: OwnDomain,
+    send_cq: &Arc<DirectCq>,
+    recv_cq: &Arc<DirectCq>,
+    signal_all: bool,
+) -> (DirectQueues, DirectLink) {
+    let QpParts { send, send_blocks, recv, recv_count, recv_stride, record, register } = parts;
+    let nobody = Arc::new(Lanes::new(number, RETIRED, queue(0).1, queue(0).1));
+    let link = DirectLink {
+        send_cq: Arc::clone(send_cq),
+        recv_cq: Arc::clone(recv_cq),
+        lanes: Mutex::new(Members { send: Arc::clone(&nobody), recv: nobody }),
+        number,
+        _domain: domain,
+    };
+    let (send_producer, recv_producer, members) = link.make_queues(send_blocks, recv_count);
+    *link.lanes.lock().unwrap_or_else(PoisonError::into_inner) = members.clone();
+    let queues = DirectQueues {
+        send: SendQueue {
+            producer: send_producer,
+            lanes: members.send,
+            ring: send.unwrap_or(WqeRing::NONE),
+            number: number << 8,
+            signal_bits: if signal_all { wqe::fm_ce_se(sys::IBV_SEND_SIGNALED) } else { 0 },
+            record,
+            register,
+        },
+        recv: RecvQueue {
+            producer: recv_producer,
+            lanes: members.recv,
+            ring: recv.unwrap_or(WqeRing::NONE),
+            stride: recv_stride as usize & !(SEGMENT - 1),
+            record,
+        },
+    };
+    (queues, link)
+}
+
+impl DirectQueues {
+    /// Entries of its completion queues that the send and the receive queue can fill.
+    pub(crate) fn entries(&self) -> (u32, u32) {
+        (self.send.producer.len(), self.recv.producer.len())
+    }
+}
+
+/// How many blocks and receives the rings of a queue pair of these sizes have, as libmlx5 makes them.
+pub(crate) fn ring_sizes(is_datagram: bool, send_ops: u32, caps: &QpCaps) -> (u32, u32) {
+    let round = |count: u32| count.checked_next_power_of_two().unwrap_or(u32::MAX);
+    let has = |ops: u32| send_ops & ops != 0;
+    let atomic = sys::IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | sys::IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
+    let header = match () {
+        () if is_datagram => 4,
+        () if has(atomic) => 3,
+        () if has(sys::IBV_QP_EX_WITH_RDMA_WRITE | sys::IBV_QP_EX_WITH_RDMA_READ) => 2,
+        () => 1,
+    };
+    let inline = wqe::inline_units(caps.inline as usize);
+    let blocks = wqe::blocks(header + inline.max(caps.send_sges as usize));
+    let send = if caps.send_depth == 0 { 0 } else { round(caps.send_depth.saturating_mul(blocks)) };
+    let per_block = (WQE_BB / SEGMENT) as u32 / round(caps.recv_sges.max(1)).min(4);
+    let recv = if caps.recv_depth == 0 { 0 } else { round(caps.recv_depth).max(per_block) };
+    (send, recv)
+}
+
+/// What cannot happen: a queue pair without the domain that it was made in.
+#[cold]
+pub(crate) fn lost() -> Error {
+    Error::invalid("the queue pair's domain", "gone", "there")
+}

@@ -1,0 +1,207 @@
+//! The backend `Direct`: where the module `mlx5` joins in.
+//!
+//! # Safety
+//!
+//! As in `builder`: the parents are alive and of one context when the queue pair is made, and held by it from then on.
+//! What is posted lives for `'a`, or fails to be accessed without harm, as in `post`.
+
+#![expect(unsafe_code, reason = "the Safety section above")]
+
+use super::builder::Depths;
+use super::link::Link;
+use super::state::{CanPostRecv, CanPostSend, Reset, Rts, State};
+use super::{Backend, PostSend, QpCaps, QueuePair, QueuePairBuilder, Transport};
+use crate::cq::{CompletionQueue, Direct};
+use crate::error::Result;
+use crate::mlx5::{self, DirectLink, DirectQueues};
+use crate::parent::Parent;
+use crate::pd::ProtectionDomain;
+use crate::wr::{PostError, Recv, Scatter, SendRequest};
+
+impl Backend for Direct {
+    type Cq = Self;
+    type Queues = DirectQueues;
+    type Link = DirectLink;
+
+    fn cq_entries<T: Transport>(caps: &QpCaps) -> (u32, u32) {
+        mlx5::ring_sizes(T::DATAGRAM, T::SEND_OPS, caps)
+    }
+
+    #[inline(always)]
+    fn receive<'a, T: Transport, S: CanPostRecv, D: Scatter<'a>>(
+        qp: &mut QueuePair<'a, T, S, Self>,
+        request: Recv<D>,
+    ) -> std::result::Result<(), PostError> {
+        QueuePair::<'a, T, S, Self>::post_recv(qp, request)
+    }
+}
+
+impl Link<DirectQueues> for DirectLink {
+    fn restarted(&self, queues: &mut DirectQueues) {
+        self.restart(queues);
+    }
+
+    fn retired(&self) {
+        self.retire();
+    }
+
+    fn destroyed(&self) {
+        self.tell();
+    }
+
+    const NEEDS_RESET: bool = true;
+}
+
+impl<'a, T: Transport> QueuePairBuilder<'a, T, Direct> {
+    /// A queue pair whose queues are written here, on an mlx5 device; see [`mlx5`](crate::mlx5).
+    pub fn direct(
+        pd: impl Into<Parent<'a, ProtectionDomain<'a>>>,
+        send_cq: impl Into<Parent<'a, CompletionQueue<'a, Direct>>>,
+        recv_cq: impl Into<Parent<'a, CompletionQueue<'a, Direct>>>,
+    ) -> Self {
+        Self::of(pd.into(), send_cq.into(), recv_cq.into())
+    }
+
+    /// How many entries the queues will claim of the send and the receive completion queue (of one, if they are the
+    /// same, both): what to make those with, at least.
+    pub fn cq_entries(&self) -> (u32, u32) {
+        Direct::cq_entries::<T>(&self.caps)
+    }
+
+    /// `mlx5dv_create_qp`—Makes it, in a thread domain of its own, and takes its queues over.
+    ///
+    /// # Errors
+    ///
+    /// As the basic `build`; and [`Error::Verb`](crate::Error::Verb) with EOPNOTSUPP if it is no mlx5 device, or one
+    /// without thread domains.
+    #[doc(alias = "mlx5dv_create_qp")]
+    #[doc(alias = "mlx5dv_init_obj")]
+    pub fn build(self) -> Result<QueuePair<'a, T, Reset, Direct>> {
+        self.build_with(false)
+    }
+
+    fn build_with(self, scatter_to_cqe: bool) -> Result<QueuePair<'a, T, Reset, Direct>> {
+        let domain = mlx5::prepare(self.pd.context(), self.pd.as_ptr())?;
+        let (send_cq, recv_cq) = (self.send_cq.state().clone(), self.recv_cq.state().clone());
+        let signal_all = self.signal_all;
+        // it goes last, whatever happens
+        let domain = std::cell::Cell::new(Some(domain));
+        self.make(
+            "mlx5dv_create_qp",
+            |this| {
+                let cqs = [this.send_cq.as_ptr(), this.recv_cq.as_ptr()];
+                let held = domain.take();
+                let made = held.as_ref().map_or((std::ptr::null_mut(), Default::default()), |held| {
+                    let (ctx, cap) = (this.pd.context(), this.caps.to_c());
+                    // SAFETY: the parents are alive and of one context; the domain goes after the queue pair.
+                    unsafe {
+                        mlx5::create(ctx, held, T::QP_TYPE, T::SEND_OPS, cqs, cap, signal_all, scatter_to_cqe)
+                    }
+                });
+                domain.set(held);
+                made
+            },
+            |qp, limits, depths| {
+                if !T::DATAGRAM {
+                    limits.max_inline = limits.max_inline.max(mlx5::SHORT_INLINE);
+                }
+                // SAFETY: just made; the queues lie beside the core that owns it, and are used by `&mut` on both.
+                let taken = unsafe { mlx5::take(qp) }?;
+                let Some(held) = domain.take() else { return Err(mlx5::lost()) };
+                let (queues, link) = mlx5::join(taken, held, &send_cq, &recv_cq, signal_all);
+                let (send, recv) = queues.entries();
+                *depths = Depths { send, recv };
+                Ok((queues, link))
+            },
+        )
+    }
+}
+
+impl<'a, T: Transport, S: State> QueuePair<'a, T, S, Direct> {
+    /// Posts a request: writes it into the queue, and rings.
+    ///
+    /// # Errors
+    ///
+    /// [`PostError`]: nothing was posted.
+    #[inline(always)]
+    pub fn post<R>(&mut self, request: R) -> Result<(), PostError>
+    where
+        S: CanPostSend,
+        R: SendRequest<'a, T>,
+    {
+        self.queues.post::<T, R>(&self.limits, &request)
+    }
+
+    /// Posts requests of one kind with one doorbell.
+    ///
+    /// # Errors
+    ///
+    /// [`PostError`]: nothing was posted.
+    #[inline(always)]
+    pub fn post_list<R>(&mut self, requests: &[R]) -> Result<(), PostError>
+    where
+        S: CanPostSend,
+        R: SendRequest<'a, T>,
+    {
+        self.queues.post_list::<T, R>(&self.limits, requests)
+    }
+
+    /// Starts requests of any kind that reach the device with one doorbell.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # use ibv::{Direct, MrSlice, PostError, QueuePair, Rc, RemoteSlice, send, state::Rts, write};
+    /// # fn f<'a>(qp: &mut QueuePair<'a, Rc, Rts, Direct>, from: MrSlice<'a>, to: RemoteSlice) -> Result<(), PostError> {
+    /// let mut batch = qp.batch();
+    /// batch.push(write(from, to))?;
+    /// batch.push(send(from).signaled())?;
+    /// batch.submit();
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[inline(always)]
+    pub fn batch(&mut self) -> mlx5::Batch<'_, 'a, T>
+    where
+        S: CanPostSend,
+    {
+        mlx5::Batch::new(&mut self.queues, &self.limits)
+    }
+
+    /// Posts room for a message.
+    ///
+    /// # Errors
+    ///
+    /// [`PostError`]: nothing was posted.
+    #[inline(always)]
+    pub fn post_recv<D>(&mut self, request: Recv<D>) -> Result<(), PostError>
+    where
+        S: CanPostRecv,
+        D: Scatter<'a>,
+    {
+        self.post_recv_list(std::slice::from_ref(&request))
+    }
+
+    /// Posts room for messages with one doorbell.
+    ///
+    /// # Errors
+    ///
+    /// [`PostError`]: nothing was posted.
+    #[inline(always)]
+    pub fn post_recv_list<D>(&mut self, requests: &[Recv<D>]) -> Result<(), PostError>
+    where
+        S: CanPostRecv,
+        D: Scatter<'a>,
+    {
+        self.queues.post_recv(&self.limits, requests)
+    }
+}
+
+impl<'a, T: Transport> PostSend<'a> for QueuePair<'a, T, Rts, Direct> {
+    type Transport = T;
+
+    #[inline(always)]
+    fn post<R: SendRequest<'a, T>>(&mut self, request: R) -> Result<(), PostError> {
+        QueuePair::<'a, T, Rts, Direct>::post(self, request)
+    }
+}

@@ -1,0 +1,19 @@
+//! The mlx5 direct path on the software HCA, stepped by hand.
+#![expect(unsafe_code, reason = "looks into the rings of both sides, by direct verbs")]
+#![allow(
+    clippy::undocumented_unsafe_blocks,
+    reason = "one argument for all: objects and memory are the test's, alive"
+)]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test")]
+
+#[path = "soft_mlx5/bytes.rs"]
+mod bytes;
+#[path = "soft_mlx5/cqes.rs"]
+mod cqes;
+#[cfg(target_arch = "x86_64")]
+#[path = "soft_mlx5/fences.rs"]
+mod fences;
+#[path = "soft_mlx5/life.rs"]
+mod life;
+#[path = "soft_mlx5/rig.rs"]
+mod rig;

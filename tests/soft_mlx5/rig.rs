@@ -1,0 +1,215 @@
+//! What the tests stand on: the device, queue pairs of both kinds, and a look into their memory.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ibv::mlx5::Poller;
+use ibv::sys;
+use ibv::{
+    Backend, Bare, Basic, CompletionQueue, Connected, Connection, Context, Direct, Endpoint, InitAttr,
+    LocalPort, MemoryRegion, ProtectionDomain, QueuePair, QueuePairBuilder, Remote, RemoteAccess, Transport,
+    WorkCompletion, state,
+};
+use softhca::{Config, Hca, Mode};
+
+static ONE: Mutex<()> = Mutex::new(());
+
+/// The tests of one program share the device: one at a time, so that each is deterministic.
+pub(crate) struct Rig {
+    pub(crate) hca: Hca,
+    pub(crate) ctx: Arc<Context>,
+    pub(crate) pd: Arc<ProtectionDomain<'static>>,
+    pub(crate) local: LocalPort,
+    _one: MutexGuard<'static, ()>,
+}
+
+pub(crate) type Qp<T, B, S = state::Rts> = QueuePair<'static, T, S, B>;
+pub(crate) type Cq<K> = Arc<CompletionQueue<'static, K>>;
+
+/// Sizes of a queue pair for which libmlx5 makes rings of the same size, whether it is made with all operations (and
+/// room for a memory window's bind) or with ours: 128 blocks, 128 receives.
+pub(crate) const BLOCKS: usize = 128;
+pub(crate) const SGES: u32 = 4;
+pub(crate) const INLINE: u32 = 180;
+
+/// Whether the device checks each store to a doorbell: in the program that is called so, with the same tests.
+pub(crate) const TRAPS: bool = matches!(env!("CARGO_CRATE_NAME").as_bytes(), [.., b't', b'r', b'a', b'p']);
+
+impl Rig {
+    pub(crate) fn new() -> Self {
+        let one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let hca = Hca::start(Config::new().mode(if TRAPS { Mode::Trap } else { Mode::Manual })).unwrap();
+        hca.take_violations();
+        let ctx = Arc::new(Context::open("mlx5_0").unwrap());
+        let pd = Arc::new(ProtectionDomain::new(&ctx).unwrap());
+        let local = ctx.local_port(1).unwrap();
+        Self { hca, ctx, pd, local, _one: one }
+    }
+
+    pub(crate) fn region(&self, len: usize) -> Arc<MemoryRegion<'static, Remote>> {
+        let pages = ibv::Pages::new(len).unwrap();
+        let all = RemoteAccess::READ | RemoteAccess::WRITE | RemoteAccess::ATOMIC;
+        Arc::new(MemoryRegion::remote(&self.pd, pages, all).unwrap())
+    }
+
+    pub(crate) fn bare(&self, entries: u32) -> Cq<Bare> {
+        Arc::new(CompletionQueue::new(&self.ctx, entries).unwrap())
+    }
+
+    pub(crate) fn direct(&self, entries: u32) -> Cq<Direct> {
+        Arc::new(CompletionQueue::builder(&self.ctx, entries).build_direct().unwrap())
+    }
+
+    pub(crate) fn basic_qp<T: Transport>(
+        &self,
+        send: &Cq<Bare>,
+        recv: &Cq<Bare>,
+    ) -> Qp<T, Basic, state::Reset> {
+        let depth = if T::NAME == "UD" { 32 } else { 18 };
+        QueuePairBuilder::new(&self.pd, send, recv)
+            .send_depth(depth)
+            .recv_depth(128)
+            .send_sges(SGES)
+            .recv_sges(SGES)
+            .inline(INLINE)
+            .build()
+            .unwrap()
+    }
+
+    pub(crate) fn direct_qp<T: Transport>(
+        &self,
+        send: &Cq<Direct>,
+        recv: &Cq<Direct>,
+    ) -> Qp<T, Direct, state::Reset> {
+        QueuePairBuilder::direct(&self.pd, send, recv)
+            .send_depth(32)
+            .recv_depth(128)
+            .send_sges(SGES)
+            .recv_sges(SGES)
+            .inline(INLINE)
+            .build()
+            .unwrap()
+    }
+
+    /// To INIT, RTR, RTS, connected to that number of the same port.
+    pub(crate) fn up<T: Connected<Init = InitAttr>, B: Backend>(
+        &self,
+        qp: Qp<T, B, state::Reset>,
+        dest: u32,
+    ) -> Qp<T, B> {
+        let all = RemoteAccess::READ | RemoteAccess::WRITE | RemoteAccess::ATOMIC;
+        let peer = Endpoint { lid: self.local.lid, qpn: dest, psn: 0, gid: self.local.gid };
+        let connection = Connection::new(self.local, 0, peer).max_rd_atomic(4).max_dest_rd_atomic(4);
+        qp.init(InitAttr::new(1).access(all)).unwrap().connect(&connection).unwrap()
+    }
+
+    pub(crate) fn no_violations(&self) {
+        let (count, texts) = self.hca.take_violations();
+        assert_eq!(count, 0, "{texts:?}");
+    }
+}
+
+/// All that there is.
+pub(crate) fn drain(cq: &Cq<Bare>) -> Vec<WorkCompletion> {
+    let mut all = Vec::new();
+    loop {
+        let mut wcs = [WorkCompletion::default(); 16];
+        match cq.poll(&mut wcs).unwrap() {
+            [] => return all,
+            some => all.extend_from_slice(some),
+        }
+    }
+}
+
+/// All that there is.
+pub(crate) fn drain_direct(poller: &mut Poller<'_>) -> Vec<WorkCompletion> {
+    let mut all = Vec::new();
+    while let Some(wc) = poller.poll() {
+        all.push(wc.copy());
+    }
+    all
+}
+
+/// Memory of a queue pair, as libmlx5 tells it.
+#[derive(Clone, Copy)]
+pub(crate) struct Memory {
+    pub(crate) sq: *mut u8,
+    pub(crate) blocks: usize,
+    pub(crate) rq: *mut u8,
+    pub(crate) rq_len: usize,
+    pub(crate) record: *mut u32,
+    pub(crate) register: *mut u8,
+    pub(crate) register_size: usize,
+}
+
+impl Memory {
+    pub(crate) fn of<T: Transport, S: state::State, B: Backend>(qp: &Qp<T, B, S>) -> Self {
+        let mut out = sys::mlx5dv_qp::default();
+        let mut obj = sys::mlx5dv_obj::default();
+        obj.qp.in_ = qp.as_ptr();
+        obj.qp.out = &raw mut out;
+        assert_eq!(unsafe { sys::mlx5dv_init_obj(&raw mut obj, sys::MLX5DV_OBJ_QP.into()) }, 0);
+        Self {
+            sq: out.sq.buf.cast(),
+            blocks: out.sq.wqe_cnt as usize,
+            rq: out.rq.buf.cast(),
+            rq_len: (out.rq.wqe_cnt * out.rq.stride) as usize,
+            record: out.dbrec,
+            register: out.bf.reg.cast(),
+            register_size: out.bf.size as usize,
+        }
+    }
+
+    /// A byte of the send queue, which goes round.
+    pub(crate) fn send_byte(&self, at: usize) -> u8 {
+        unsafe { self.sq.add(at % (self.blocks * 64)).read_volatile() }
+    }
+
+    /// The receive queue.
+    pub(crate) fn recv_ring(&self) -> Vec<u8> {
+        (0..self.rq_len).map(|at| unsafe { self.rq.add(at).read_volatile() }).collect()
+    }
+
+    /// A byte of one half of the register.
+    pub(crate) fn register_byte(&self, half: usize, at: usize) -> u8 {
+        assert!(at < self.register_size);
+        unsafe { self.register.add(half * self.register_size + at).read_volatile() }
+    }
+
+    /// (receives, blocks).
+    pub(crate) fn record(&self) -> (u32, u32) {
+        let word = |at| u32::from_be(unsafe { self.record.add(at).read_volatile() });
+        (word(0), word(1))
+    }
+
+    pub(crate) fn clear(&self) {
+        unsafe {
+            self.sq.write_bytes(0, self.blocks * 64);
+            self.rq.write_bytes(0, self.rq_len);
+            self.register.write_bytes(0, 2 * self.register_size);
+        }
+    }
+}
+
+/// Numbers that look random, the same every time.
+pub(crate) struct Random(u64);
+
+impl Random {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    pub(crate) fn word(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let x = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        x ^ x >> 31
+    }
+
+    pub(crate) fn below(&mut self, end: usize) -> usize {
+        (self.word() % end as u64) as usize
+    }
+
+    pub(crate) fn coin(&mut self) -> bool {
+        self.word() & 1 == 0
+    }
+}

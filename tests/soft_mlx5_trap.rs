@@ -1,0 +1,22 @@
+//! The tests of `soft_mlx5` once more, with the software HCA checking each store to a doorbell: WQE, record and register
+//! are written in this order, the right one each, with the right value. And planted mistakes are found.
+#![expect(
+    unsafe_code,
+    reason = "looks into the rings of both sides, by direct verbs; and writes there what is wrong"
+)]
+#![allow(
+    clippy::undocumented_unsafe_blocks,
+    reason = "one argument for all: objects and memory are the test's, alive"
+)]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test")]
+
+#[path = "soft_mlx5/bytes.rs"]
+mod bytes;
+#[path = "soft_mlx5/cqes.rs"]
+mod cqes;
+#[path = "soft_mlx5/life.rs"]
+mod life;
+#[path = "soft_mlx5/mutants.rs"]
+mod mutants;
+#[path = "soft_mlx5/rig.rs"]
+mod rig;
