@@ -109,7 +109,7 @@ impl FromStr for Guid {
 }
 
 /// A path MTU: the payload of one packet (`enum ibv_mtu`). A longer message is cut into packets on RC and UC, and
-/// refused on UD.
+/// refused or lost on UD.
 #[doc(alias = "ibv_mtu")]
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Mtu(sys::ibv_mtu);

@@ -11,7 +11,7 @@ use crate::wr::PostError;
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Why a call failed, and what to do about it.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// libibverbs or the kernel said no.
@@ -54,8 +54,8 @@ pub enum Error {
     /// The queue pair's queues could overrun the completion queue.
     #[error(
         "the completion queue has room for {free} of its {capacity} entries, the queue pair needs {needed}: \
-         create it with at least {} entries (`CompletionQueue::entries_for` tells the need), or overcommit it \
-         on purpose with `CompletionQueueBuilder::overcommit`",
+         create it with at least {} entries (`CompletionQueue::entries_for` tells the need), poll it until it is empty \
+         if queue pairs on it were dropped, or overcommit it on purpose with `CompletionQueueBuilder::overcommit`",
         capacity.saturating_sub(*free).saturating_add(*needed)
     )]
     CqRoom {
@@ -103,6 +103,13 @@ fn there_are(names: &[String]) -> String {
     match names {
         [] => "there is none on this machine (is a driver loaded? see `rdma link`)".to_owned(),
         names => format!("there are: {}", names.join(", ")),
+    }
+}
+
+/// What it says, since that is what a `main` that returns it prints.
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 
@@ -173,12 +180,21 @@ impl VerbError {
             ("ibv_open_device", libc::EACCES | libc::EPERM) => {
                 Some("the user needs read and write access to /dev/infiniband/uverbs*")
             }
-            ("ibv_get_device_list", libc::ENOSYS) => {
-                Some("the kernel has no RDMA support loaded: `modprobe ib_uverbs`")
-            }
-            ("ibv_create_ah" | "ibv_modify_qp", libc::EINVAL) if self.names_a_path() => Some(
-                "RoCE needs a GRH: give the index of a GID (`Context::gid_table`) and the peer's GID, and check the port",
+            ("ibv_get_device_list", libc::ENOSYS) => Some(
+                "the kernel has no RDMA support loaded: `modprobe ib_uverbs`; without an adapter, `rdma link add rxe0 \
+                     type rxe netdev NAME` makes a software one",
             ),
+            ("ibv_create_ah" | "ibv_modify_qp", libc::EINVAL) if self.names_a_path() => Some(
+                "RoCE needs a GRH: give the index of a GID (`Context::gid_table`) and the peer's GID, both of one kind (IPv4 \
+                 or IPv6); and check port and MTU",
+            ),
+            ("ibv_modify_qp", libc::EINVAL) if self.asked.starts_with("RESET to INIT") => {
+                Some("check port (from 1, `DeviceAttr::phys_port_cnt`) and access")
+            }
+            ("ibv_modify_qp", libc::EINVAL) if self.asked.starts_with("RTR to RTS") => {
+                Some("check `max_rd_atomic` (`DeviceAttr::max_qp_init_rd_atom`)")
+            }
+            ("ibv_query_port", libc::EINVAL) => Some("ports count from 1 (`DeviceAttr::phys_port_cnt`)"),
             ("ibv_create_ah" | "ibv_modify_qp", libc::ENODATA) => {
                 Some("the GID index names an empty entry of the port's table (`Context::gid_table`)")
             }

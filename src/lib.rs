@@ -80,7 +80,13 @@
 //! E0597, "`mr` does not live long enough", with the note "values in a scope are dropped in the opposite order they
 //! are defined". Regions and address handles that come up later live in an [`Arena`] that was made before.
 //!
+//! An owned queue pair that posts a borrowed slice gives E0521, "borrowed data escapes outside of method": say
+//! `.detach()`. Import names one by one: with `use ibv::*`, `Send` and `Result` are this crate's.
+//!
 //! # Memory
+//!
+//! For one-sided operations the peer needs both: a [`Remote`] region with the right, and a queue pair that allows it
+//! ([`InitAttr::access`]).
 //!
 //! The device writes registered memory whenever it likes, and so may a peer that knows a [`Remote`] region's key. Such
 //! memory is therefore never lent as `&[u8]`: a [`MemoryRegion`] is [read](MemoryRegion::read) and

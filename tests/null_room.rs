@@ -5,24 +5,29 @@
 mod support_null;
 
 use ibv::sys::ibv_wc;
-use ibv::{CompletionQueue, Error, Pages, ProtectionDomain, QueuePair, Rc, WorkCompletion, state};
+use ibv::{CompletionQueue, Error, InitAttr, Pages, ProtectionDomain, QueuePair, Rc, WorkCompletion, state};
 use nullhca::hca;
 use support_null::*;
 
-type Made<'a> = Result<QueuePair<'a, Rc, state::Reset>, Error>;
+type Made<'a> = Result<QueuePair<'a, Rc, state::Init>, Error>;
 
-/// With queues that claim 2^n of each direction.
+/// With queues that claim 2^n of each direction, and may have completed something.
 fn make<'a>(
     pd: &'a ProtectionDomain<'a>,
     send: &'a CompletionQueue<'a>,
     recv: &'a CompletionQueue<'a>,
     entries: u32,
 ) -> Made<'a> {
-    pd.create_qp::<Rc>(send, recv).send_depth(entries - 1).recv_depth(entries - 1).build()
+    Ok(pd
+        .create_qp::<Rc>(send, recv)
+        .send_depth(entries - 1)
+        .recv_depth(entries - 1)
+        .build()?
+        .init(InitAttr::new(1))?)
 }
 
 #[track_caller]
-fn no_room(made: Made<'_>, expected: (u32, u32, u32)) {
+fn no_room<Q>(made: Result<Q, Error>, expected: (u32, u32, u32)) {
     match made.map(drop) {
         Err(Error::CqRoom { needed, free, capacity }) => assert_eq!((needed, free, capacity), expected),
         other => panic!("{other:?}"),
@@ -40,25 +45,34 @@ fn room_comes_back_when_the_queue_was_seen_empty() {
     assert_eq!(cq.capacity(), 64);
     let first = make(&pd, &cq, &cq, 16).unwrap();
     let second = make(&pd, &cq, &cq, 16).unwrap();
-    no_room(make(&pd, &cq, &cq, 2), (2, 0, 64));
+    no_room(make(&pd, &cq, &cq, 2), (4, 0, 64));
     hca().complete(cq.as_ptr(), ibv_wc::default());
     hca().complete(cq.as_ptr(), ibv_wc::default());
     drop(first);
     // its completions may still be there
-    no_room(make(&pd, &cq, &cq, 2), (2, 0, 64));
+    no_room(make(&pd, &cq, &cq, 2), (4, 0, 64));
     // a poll that filled its array saw no end
     assert_eq!(poll(&cq, 2), 2);
-    no_room(make(&pd, &cq, &cq, 2), (2, 0, 64));
+    no_room(make(&pd, &cq, &cq, 2), (4, 0, 64));
     assert_eq!(poll(&cq, 0), 0);
-    no_room(make(&pd, &cq, &cq, 2), (2, 0, 64));
+    no_room(make(&pd, &cq, &cq, 2), (4, 0, 64));
     // one that did not, did
     assert_eq!(poll(&cq, 1), 0);
     let third = make(&pd, &cq, &cq, 16).unwrap();
-    no_room(make(&pd, &cq, &cq, 2), (2, 0, 64));
+    no_room(make(&pd, &cq, &cq, 2), (4, 0, 64));
     drop(third);
     second.close().unwrap();
     poll(&cq, 1);
     make(&pd, &cq, &cq, 32).unwrap();
+}
+
+#[test]
+fn a_queue_pair_that_never_left_reset_leaves_nothing_behind() {
+    let ctx = open();
+    let (pd, cq) = (ctx.alloc_pd().unwrap(), ctx.create_cq(64).unwrap());
+    for _ in 0..10 {
+        pd.create_qp::<Rc>(&cq, &cq).send_depth(31).recv_depth(31).build().unwrap();
+    }
 }
 
 #[test]
@@ -68,7 +82,7 @@ fn a_failing_poll_frees_no_room() {
     drop(make(&pd, &cq, &cq, 32).unwrap());
     hca().fail("ibv_poll_cq", 1);
     cq.poll(&mut [WorkCompletion::default(); 4]).unwrap_err();
-    no_room(make(&pd, &cq, &cq, 2), (2, 0, 64));
+    no_room(make(&pd, &cq, &cq, 2), (4, 0, 64));
 }
 
 #[test]
@@ -79,7 +93,7 @@ fn the_error_tells_the_need_and_so_can_be_asked() {
     assert_eq!((send, recv), (16, 32));
     let error = pd.create_qp::<Rc>(&small, &small).send_depth(15).recv_depth(16).build().unwrap_err();
     let text = error.to_string();
-    assert!(matches!(error, Error::CqRoom { needed: 32, free: 4, capacity: 20 }), "{text}");
+    assert!(matches!(error, Error::CqRoom { needed: 48, free: 20, capacity: 20 }), "{text}");
     assert!(text.contains("overcommit"), "{text}");
     let cq = ctx.create_cq(send + recv).unwrap();
     pd.create_qp::<Rc>(&cq, &cq).send_depth(15).recv_depth(16).build().unwrap();
@@ -91,6 +105,7 @@ fn directions_are_counted_on_their_own_queues() {
     let pd = ctx.alloc_pd().unwrap();
     let (send, recv) = (ctx.create_cq(16).unwrap(), ctx.create_cq(32).unwrap());
     let qp = pd.create_qp::<Rc>(&send, &recv).send_depth(15).recv_depth(31).build().unwrap();
+    let qp = qp.init(InitAttr::new(1)).unwrap();
     no_room(pd.create_qp::<Rc>(&send, &recv).send_depth(1).recv_depth(0).build(), (2, 0, 16));
     no_room(pd.create_qp::<Rc>(&send, &recv).send_depth(0).recv_depth(1).build(), (2, 0, 32));
     // none of a direction needs no room
@@ -112,8 +127,10 @@ fn a_failing_creation_gives_its_room_back() {
         let builder = pd.create_qp::<Rc>(&cq, &cq).send_depth(31).recv_depth(31).extended();
         assert_eq!(builder.build().unwrap_err().errno(), Some(libc::EINVAL));
     }
+    no_room(pd.create_qp::<Rc>(&cq, &cq).send_depth(31).recv_depth(63).build(), (96, 64, 64));
     // refused for the receives' sake: what was promised to the sends is free again
-    no_room(pd.create_qp::<Rc>(&cq, &cq).send_depth(31).recv_depth(63).build(), (64, 32, 64));
+    let small = ctx.create_cq(16).unwrap();
+    no_room(pd.create_qp::<Rc>(&cq, &small).send_depth(31).recv_depth(63).build(), (64, 16, 16));
     make(&pd, &cq, &cq, 32).unwrap();
 }
 
@@ -130,7 +147,7 @@ fn a_provider_that_grants_more_is_held_to_what_fits() {
     // asked for 15, promised 16, got 30
     let qp = pd.create_qp::<Rc>(&cq, &cq).send_depth(15).recv_depth(15).build().unwrap();
     assert_eq!((qp.max_inline(), qp.query().unwrap().caps().send_depth), (188, 30));
-    no_room(make(&pd, &cq, &cq, 16), (16, 2, 64));
+    no_room(make(&pd, &cq, &cq, 16), (32, 18, 64));
     drop(qp);
     poll(&cq, 1);
     // does not fit in the end: destroyed, and nothing stays promised
@@ -186,7 +203,7 @@ fn threads_share_room_without_losing_any() {
     });
     poll(&cq, 1);
     let _all = make(&pd, &cq, &cq, 32).unwrap();
-    no_room(make(&pd, &cq, &cq, 2), (2, 0, 64));
+    no_room(make(&pd, &cq, &cq, 2), (4, 0, 64));
 }
 
 #[test]

@@ -245,7 +245,9 @@ impl<'a> CompletionQueue<'a, Bare> {
     /// `ibv_create_cq`—A queue with at least `entries` entries, without events.
     ///
     /// The queues of a queue pair claim of it what their rings can hold, the next power of two above their depth; a sum
-    /// that does not fit is refused when the queue pair is made. [`entries_for`](Self::entries_for) tells the need.
+    /// that does not fit is refused when the queue pair is made. [`entries_for`](Self::entries_for) tells the need (for the
+    /// 16 and 16 of a queue pair that says nothing, 64). What a dropped queue pair claimed comes back when a poll has
+    /// found the queue empty.
     ///
     /// # Errors
     ///

@@ -176,7 +176,7 @@ impl fmt::Debug for Completion<'_> {
 }
 
 /// A request that failed (or was flushed because an earlier one did): all that is valid of its completion.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub struct WcError {
     /// The id that the request was posted with.
@@ -192,11 +192,22 @@ pub struct WcError {
 impl fmt::Display for WcError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { id, status, qp_num, vendor_err } = self;
-        write!(f, "request {id:#x} on QP {qp_num:#x} failed: {status} (vendor error {vendor_err:#x})")?;
+        write!(
+            f,
+            "request {id} on QP {qp_num:#08x} failed: {status} (status {}, vendor error {vendor_err:#x})",
+            status.0
+        )?;
         if let Some(hint) = status.hint() {
             write!(f, "; {hint}")?;
         }
         Ok(())
+    }
+}
+
+/// What it says, since that is what a `main` that returns it prints.
+impl fmt::Debug for WcError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 
@@ -295,14 +306,23 @@ impl WcStatus {
         Some(match self {
             Self::WR_FLUSH_ERR => "an earlier completion of this queue pair tells the reason",
             Self::RETRY_EXC_ERR => {
-                "the peer is gone, not yet ready to receive, or its address or path is wrong"
+                "the peer is gone, not yet ready to receive (on Soft-RoCE also: has no receive posted), or its address or \
+                 path is wrong"
             }
             Self::RNR_RETRY_EXC_ERR => "post receives before the peer sends, or let `rnr_retry` be 7",
             Self::REM_ACCESS_ERR => {
                 "check rkey, range and access of the peer's region, and that its queue pair allows this access"
             }
             Self::LOC_PROT_ERR => "the region and the queue pair must be of the same protection domain",
-            Self::LOC_LEN_ERR | Self::REM_INV_REQ_ERR => "check that receives are as long as the messages",
+            Self::LOC_LEN_ERR => "check that receives are as long as the messages",
+            Self::REM_INV_REQ_ERR => {
+                "the peer's receive is shorter than the message, or its queue pair does not allow the access \
+                 (`InitAttr::access`)"
+            }
+            Self::LOC_QP_OP_ERR => {
+                "on Soft-RoCE, a receive shorter than the message (on UD it must have room for `GRH_LEN` more), or a region \
+                 or address handle that is gone or of another protection domain"
+            }
             _ => return None,
         })
     }

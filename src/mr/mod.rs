@@ -62,6 +62,9 @@ mod sealed {
 
 bitflags::bitflags! {
     /// What a peer that knows the rkey may do with a region (`IBV_ACCESS_REMOTE_*`).
+    ///
+    /// The queue pair that the peer comes by must allow it as well: [`InitAttr::access`](crate::InitAttr::access), which
+    /// allows nothing if not said.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub struct RemoteAccess: u32 {
         /// RDMA READ.

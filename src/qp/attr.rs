@@ -157,7 +157,7 @@ macro_rules! attrs {
         pub struct $name(Change);
 
         impl $name {
-            #[doc = concat!("`struct ibv_qp_attr`—The required attributes: ", stringify!($($arg),*), ".")]
+            #[doc = concat!("`struct ibv_qp_attr`—With the required attributes (", stringify!($($arg),*), "), if there are any.")]
             #[allow(clippy::new_without_default, reason = "some have no required attribute")]
             pub fn new($($arg: $type),*) -> Self {
                 #[allow(unused_mut, reason = "some have no attribute")]

@@ -276,9 +276,8 @@ impl<'a, T: Transport, B: Backend> QueuePairBuilder<'a, T, B> {
     ) -> Result<QueuePair<'a, T, Reset, B>> {
         self.check()?;
         self.pd.claim(Posting::Borrowed)?;
-        let (send_needed, recv_needed) = B::cq_entries::<T>(&self.caps);
-        let mut send = Share::new(self.send_cq.clone(), send_needed)?;
-        let mut recv = Share::new(self.recv_cq.clone(), recv_needed)?;
+        let needed = B::cq_entries::<T>(&self.caps);
+        let (mut send, mut recv) = Share::pair(self.send_cq.clone(), self.recv_cq.clone(), needed)?;
         let (qp, cap) = create(&self);
         // SAFETY: `qp` is new, or null with errno set.
         let mut raw = unsafe { Raw::new(verb, qp, || format!("{}, {:?}", T::NAME, self.caps)) }?;

@@ -9,6 +9,7 @@
 
 use std::ffi::c_int;
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use ibv_sys as sys;
 
@@ -32,7 +33,20 @@ pub(super) struct Share<'a, K: CqKind> {
 }
 
 impl<'a, K: CqKind> Share<'a, K> {
-    pub(super) fn new(cq: Parent<'a, CompletionQueue<'a, K>>, needed: u32) -> Result<Self> {
+    /// Shares of the send and the receive completion queue; of one, if they are the same, both at once.
+    pub(super) fn pair(
+        send_cq: Parent<'a, CompletionQueue<'a, K>>,
+        recv_cq: Parent<'a, CompletionQueue<'a, K>>,
+        (send, recv): (u32, u32),
+    ) -> Result<(Self, Self)> {
+        if send_cq.as_ptr() == recv_cq.as_ptr() {
+            send_cq.room().promise(send.saturating_add(recv))?;
+            return Ok((Self { cq: send_cq, promised: send }, Self { cq: recv_cq, promised: recv }));
+        }
+        Ok((Self::new(send_cq, send)?, Self::new(recv_cq, recv)?))
+    }
+
+    fn new(cq: Parent<'a, CompletionQueue<'a, K>>, needed: u32) -> Result<Self> {
         cq.room().promise(needed)?;
         Ok(Self { cq, promised: needed })
     }
@@ -44,7 +58,7 @@ impl<'a, K: CqKind> Share<'a, K> {
         Ok(())
     }
 
-    /// The queue pair is destroyed, after it may have completed something.
+    /// The queue pair is destroyed, and may have completed something.
     fn leave_behind(&mut self) {
         self.cq.room().leave_behind(std::mem::take(&mut self.promised));
     }
@@ -70,6 +84,8 @@ pub(crate) struct QpCore<'a, B: Backend = Basic> {
     send: Share<'a, B::Cq>,
     recv: Share<'a, B::Cq>,
     pd: Parent<'a, ProtectionDomain<'a>>,
+    /// Whether it ever left RESET: before, it completes nothing.
+    used: AtomicBool,
 }
 
 impl<'a, B: Backend> QpCore<'a, B> {
@@ -80,7 +96,7 @@ impl<'a, B: Backend> QpCore<'a, B> {
         recv: Share<'a, B::Cq>,
         pd: Parent<'a, ProtectionDomain<'a>>,
     ) -> Self {
-        Self { raw, link, send, recv, pd }
+        Self { raw, link, send, recv, pd, used: AtomicBool::new(false) }
     }
 
     pub(super) fn link(&self) -> &B::Link {
@@ -98,6 +114,9 @@ impl<'a, B: Backend> QpCore<'a, B> {
 
     /// `ibv_modify_qp` to another state.
     pub(super) fn modify(&self, from: QpState, to: QpState, change: Change) -> Result<()> {
+        if to != QpState::RESET {
+            self.used.store(true, Ordering::Relaxed);
+        }
         self.call_modify(change, Some(to), || format!("{from} to {to}, {change:?}"))
     }
 
@@ -139,8 +158,10 @@ impl<'a, B: Backend> QpCore<'a, B> {
     }
 
     fn leave_behind(&mut self) {
-        self.send.leave_behind();
-        self.recv.leave_behind();
+        if *self.used.get_mut() {
+            self.send.leave_behind();
+            self.recv.leave_behind();
+        }
         self.link.destroyed();
     }
 }

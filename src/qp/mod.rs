@@ -219,7 +219,8 @@ unsafe impl<T: Transport, S: State, B: Backend> Send for QueuePair<'_, T, S, B> 
 // SAFETY: as above; the provider locks the queues (a queue pair of a thread domain, where it does not, is none of these).
 unsafe impl<T: Transport, S: State, B: Backend> Sync for QueuePair<'_, T, S, B> {}
 
-/// A queue pair that shares its parents, so that it can be stored and sent.
+/// A queue pair that shares its parents, so that it can be stored and sent. Slices that it posts are
+/// [detached](crate::MrSlice::detach).
 pub type OwnedQp<T = Rc, S = Rts, B = Basic> = QueuePair<'static, T, S, B>;
 
 impl<'a, T: Transport, S: State, B: Backend> QueuePair<'a, T, S, B> {

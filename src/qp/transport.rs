@@ -37,7 +37,7 @@ pub trait Transport: sealed::Sealed + Send + Sync + 'static {
 
 /// A transport with one peer per queue pair.
 #[diagnostic::on_unimplemented(
-    message = "a {Self} queue pair has no peer of its own",
+    message = "`{Self}` queue pairs have no peer of their own",
     label = "a UD send needs its destination: `send(..).to(&ah, qpn, qkey)`; and UD goes to `Rts` by `qp.activate(psn)?`"
 )]
 pub trait Connected: Transport {
@@ -49,7 +49,7 @@ pub trait Connected: Transport {
 
 /// A transport whose sends name their destination.
 #[diagnostic::on_unimplemented(
-    message = "a {Self} queue pair is connected to one peer, and cannot send elsewhere",
+    message = "`{Self}` queue pairs are connected to one peer, and cannot send elsewhere",
     label = "leave out `.to(..)`; datagrams need a `QueuePair<Ud>`, which goes to `Rts` by `activate`"
 )]
 pub trait Datagram: Transport {
@@ -61,28 +61,28 @@ pub trait Datagram: Transport {
 
 /// A transport with RDMA WRITE.
 #[diagnostic::on_unimplemented(
-    message = "a {Self} queue pair has no RDMA WRITE",
+    message = "`{Self}` queue pairs have no RDMA WRITE",
     label = "use a `QueuePair<Rc>` or `QueuePair<Uc>`, or send the data"
 )]
 pub trait RdmaWrite: Transport {}
 
 /// A transport with RDMA READ.
 #[diagnostic::on_unimplemented(
-    message = "a {Self} queue pair has no RDMA READ",
+    message = "`{Self}` queue pairs have no RDMA READ",
     label = "use a `QueuePair<Rc>`, or let the peer send or write the data"
 )]
 pub trait RdmaRead: Transport {}
 
 /// A transport with atomic operations.
 #[diagnostic::on_unimplemented(
-    message = "a {Self} queue pair has no atomic operations",
+    message = "`{Self}` queue pairs have no atomic operations",
     label = "use a `QueuePair<Rc>`"
 )]
 pub trait Atomics: Transport {}
 
 /// A transport on which a failed send stops the send queue alone (state SQE).
 #[diagnostic::on_unimplemented(
-    message = "a failed send moves a {Self} queue pair to the error state, not to SQE",
+    message = "a failed send moves `{Self}` queue pairs to the error state, not to SQE",
     label = "lead it back by `qp.reset()?` and onwards"
 )]
 pub trait Unreliable: Transport {}

@@ -23,7 +23,7 @@ pub(super) const INLINE: u32 = sys::IBV_SEND_INLINE;
 /// A request that a queue pair of transport `T` can carry. `'a`: the regions that it names must live as long as the queue
 /// pair.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no request that a {T} queue pair can carry",
+    message = "`{Self}` is no request that `{T}` queue pairs can carry",
     label = "make one with `ibv::send(..)`, `write`, `read`, `cmp_swp`, `fetch_add`; on UD with `send(..).to(&ah, qpn, qkey)`"
 )]
 pub trait SendRequest<'a, T: Transport>: sealed::Request {

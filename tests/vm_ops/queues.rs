@@ -2,7 +2,7 @@
 
 use std::thread;
 
-use ibv::{BatchStorage, CompletionQueue, Error, Inline, Rc, RecvStorage, recv, send};
+use ibv::{BatchStorage, CompletionQueue, Error, InitAttr, Inline, Rc, RecvStorage, recv, send};
 
 use crate::rig::{connect, contents, next_of, open_init, pattern, quiet, scenario, success};
 
@@ -196,7 +196,10 @@ fn completion_queues_are_not_promised_twice() {
     scenario(|rig| {
         let pd = rig.ctx.alloc_pd().unwrap();
         let cq = rig.ctx.create_cq(63).unwrap();
-        let make = || pd.create_qp::<Rc>(&cq, &cq).send_depth(15).recv_depth(15).build();
+        let make = || {
+            let qp = pd.create_qp::<Rc>(&cq, &cq).send_depth(15).recv_depth(15).build()?;
+            Ok::<_, Error>(qp.init(InitAttr::new(rig.local.port))?)
+        };
         let fits = cq.capacity() / (2 * CompletionQueue::entries_for(15));
         let qps: Vec<_> = (0..fits).map(|_| make().unwrap()).collect();
         assert!(matches!(make(), Err(Error::CqRoom { .. })));
