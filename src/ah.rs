@@ -31,7 +31,7 @@ pub const GRH_LEN: usize = 40;
 /// use ibv::{AddressVector, Endpoint};
 ///
 /// # let ctx = ibv::Context::open("mlx5_0")?;
-/// # let peer: Endpoint = todo!();
+/// # let peer = Endpoint { lid: 1, qpn: 2, psn: 3, gid: ibv::Gid::ZERO };
 /// let pd = ctx.alloc_pd()?;
 /// let address = AddressVector::to_peer(&ctx.local_port(1)?, &peer)?;
 /// let ah = pd.create_ah(&address)?;

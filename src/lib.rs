@@ -4,7 +4,7 @@
 //! ```no_run
 //! use ibv::{Connection, Context, Endpoint, InitAttr, Rc, WorkCompletion, random_psn, send};
 //!
-//! # fn exchange_over_tcp(_: Endpoint) -> Endpoint { todo!() }
+//! # fn exchange_over_tcp(ours: Endpoint) -> Endpoint { ours }
 //! let ctx = Context::open("mlx5_0")?;
 //! let pd = ctx.alloc_pd()?;
 //! let cq = ctx.create_cq(128)?;

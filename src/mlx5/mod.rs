@@ -5,7 +5,7 @@
 //! use ibv::mlx5::Poller;
 //! use ibv::{CompletionQueue, Connection, Context, Endpoint, InitAttr, QueuePairBuilder, Rc, random_psn, send};
 //!
-//! # fn exchange(_: Endpoint) -> Endpoint { todo!() }
+//! # fn exchange(ours: Endpoint) -> Endpoint { ours }
 //! let ctx = Context::open("mlx5_0")?;
 //! let pd = ctx.alloc_pd()?;
 //! let cq = CompletionQueue::builder(&ctx, 256).build_direct()?;

@@ -185,7 +185,7 @@ mod sealed {
 /// ```no_run
 /// use ibv::{Connection, Context, Endpoint, InitAttr, Rc, random_psn, send};
 ///
-/// # fn exchange(_: Endpoint) -> Endpoint { todo!() }
+/// # fn exchange(ours: Endpoint) -> Endpoint { ours }
 /// let ctx = Context::open("mlx5_0")?;
 /// let pd = ctx.alloc_pd()?;
 /// let cq = ctx.create_cq(128)?;
