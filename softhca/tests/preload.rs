@@ -45,6 +45,55 @@ fn a_wrong_setting_is_told() {
 }
 
 #[test]
+fn an_unwritable_standard_error_harms_nobody() {
+    if !has("ibv_devinfo") {
+        return;
+    }
+    for (var, value) in [("SOFTHCA_LOG", "1"), ("SOFTHCA_MODE", "nonsense")] {
+        let full = fs::File::options().write(true).open("/dev/full").unwrap();
+        let child = command("ibv_devinfo").env(var, value).stderr(full).spawn().unwrap();
+        let out = finish(child, "ibv_devinfo");
+        assert!(out.status.code().is_some(), "{var}: {}", out.status);
+    }
+}
+
+#[test]
+fn closed_standard_streams_do_not_become_files_of_the_device() {
+    if !has("ibv_rc_pingpong") {
+        return;
+    }
+    let (fabric, port) = unique();
+    let log = std::env::temp_dir().join(&fabric);
+    let script = format!("exec ibv_rc_pingpong -p {port} <&- >&- 2>&-");
+    let mut child = command("sh")
+        .args(["-c", &script])
+        .envs([("SOFTHCA_FABRIC", fabric.as_str()), ("SOFTHCA_LOG", log.to_str().unwrap())])
+        .spawn()
+        .unwrap();
+    for _ in 0..1000 {
+        if listening(port) {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let low: Vec<_> = (0..3).flat_map(|n| fs::read_link(format!("/proc/{}/fd/{n}", child.id()))).collect();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    // What it left, killed as it was.
+    for f in fs::read_dir("/dev/shm").unwrap().flatten() {
+        if f.file_name().to_string_lossy().ends_with(&fabric) {
+            fs::remove_file(f.path()).unwrap();
+        }
+    }
+    fs::remove_file(&log).unwrap();
+    let ours = |p: &&std::path::PathBuf| {
+        let p = p.to_string_lossy();
+        p.contains("softhca-bar") || p.contains(&fabric)
+    };
+    assert_eq!(low.iter().find(ours), None, "{low:?}");
+}
+
+#[test]
 fn pingpongs_on_infiniband() {
     for (program, args) in [
         ("ibv_rc_pingpong", &[][..]),
