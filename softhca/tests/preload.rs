@@ -172,20 +172,31 @@ fn a_peer_that_dies_is_noticed() {
     assert!(!out.status.success() && t.contains("status 12"), "{t}");
 }
 
-/// Compiles `tests/programs/hello.c`, and runs it in each of `modes`.
-fn hello(flags: &[&str], modes: &[&str]) {
+/// Compiles `tests/programs/NAME.c`, and runs it with each of `envs`: it prints `says`.
+fn compiled(name: &str, flags: &[&str], envs: &[(&str, &str)], says: &str) {
     let dir = std::env::temp_dir().join(unique().0);
     fs::create_dir_all(&dir).unwrap();
-    let exe = dir.join("hello");
-    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/hello.c");
+    let exe = dir.join(name);
+    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/programs/{name}.c"));
     let mut cc = Command::new("cc");
     let cc = cc.arg("-O1").args(flags).arg("-o").arg(&exe).arg(&src).arg("-libverbs").output().unwrap();
     assert!(cc.status.success(), "{}", text(&cc));
-    for mode in modes {
-        let t = run(exe.to_str().unwrap(), &[], &[("SOFTHCA_MODE", mode)]);
-        assert_eq!(t, "ok\n", "{mode}");
+    for env in envs {
+        let t = run(exe.to_str().unwrap(), &[], &[*env]);
+        assert_eq!(t, says, "{env:?}");
     }
     fs::remove_dir_all(&dir).unwrap();
+}
+
+fn hello(flags: &[&str], modes: &[&str]) {
+    let envs: Vec<_> = modes.iter().map(|m| ("SOFTHCA_MODE", *m)).collect();
+    compiled("hello", flags, &envs, "ok\n");
+}
+
+#[test]
+fn memory_that_the_receiver_cannot_read_exceeds_the_retries() {
+    let says = "transport retry counter exceeded\n";
+    compiled("unreadable", &[], &[("SOFTHCA_FABRIC", &unique().0)], says);
 }
 
 #[test]

@@ -158,6 +158,7 @@ impl Model {
         match self.deliver(r.dst_qpn, r) {
             Ok(()) => Answer::Ack(Data::None),
             Err(Refusal::NotReady) => self.not_ready(r.dst_qpn),
+            Err(Refusal::Unreadable) => Answer::Silent,
             Err(Refusal::Length) => Answer::Nak(Syndrome::RemoteInvalidRequest),
             Err(Refusal::Protection) => Answer::Nak(Syndrome::RemoteOperation),
         }
