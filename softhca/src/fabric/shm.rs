@@ -13,7 +13,7 @@ use crate::interpose::real;
 use crate::mem;
 use std::ffi::CString;
 use std::ptr::{null_mut, with_exposed_provenance_mut};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 /// Places on a fabric.
 pub(crate) const NODES: usize = 16;
@@ -225,9 +225,14 @@ impl Shm {
     /// Tells the process at `node` that there is a message. Its service thread is woken only if the application
     /// itself doesn't poll: two that take turns at one device would only be in each other's way.
     pub(crate) fn ring_bell(&self, node: usize) {
-        if self.is_polling(node) {
-            return;
+        // The message is there before we look: who stops polling looks for messages afterwards.
+        fence(Ordering::SeqCst);
+        if !self.is_polling(node) {
+            self.wake(node);
         }
+    }
+
+    fn wake(&self, node: usize) {
         let bell = self.word32(node, at::BELL);
         bell.fetch_add(1, Ordering::AcqRel);
         // SAFETY: wakes waiters on a word of the mapping.
@@ -244,6 +249,13 @@ impl Shm {
     /// Notes that the application polls.
     pub(crate) fn note_pumped(&self) {
         self.word64(self.own, at::PUMPED).store(monotonic_ns(), Ordering::Release);
+    }
+
+    /// Notes that the application is about to sleep: peers wake our thread again, which looks for what came before.
+    pub(crate) fn note_sleeps(&self) {
+        self.word64(self.own, at::PUMPED).store(0, Ordering::Release);
+        fence(Ordering::SeqCst);
+        self.wake(self.own);
     }
 
     /// The word that the service thread sleeps on.
@@ -296,6 +308,18 @@ pub(crate) fn monotonic_ns() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_arms_a_cq_does_not_poll_any_more() {
+        let s = Shm::join(&format!("unit-polls-{}", std::process::id())).unwrap();
+        let before = s.bell().load(Ordering::Acquire);
+        s.note_pumped();
+        s.ring_bell(s.own);
+        assert!(s.is_polling(s.own) && s.bell().load(Ordering::Acquire) == before);
+        s.note_sleeps();
+        assert!(!s.is_polling(s.own) && s.bell().load(Ordering::Acquire) == before + 1);
+        s.leave();
+    }
 
     #[test]
     fn what_a_broken_peer_writes_is_skipped() {
