@@ -228,23 +228,15 @@ mod handlers {
         }
     }
 
-    /// The bytes of the instruction that faulted.
-    fn code(context: *mut c_void) -> [u8; 15] {
+    /// The bytes of the instruction that faulted, each read when it is asked for.
+    fn code(context: *mut c_void) -> impl Iterator<Item = u8> {
         let at = usize::try_from(libc::REG_RIP).unwrap_or(0);
-        let mut b = [0u8; 15];
-        // SAFETY: the processor has just fetched the instruction at this address; bytes behind it are read only up
-        // to the end of its page.
-        unsafe {
-            let ip = u64::from_ne_bytes((*registers(context)).get(at).copied().unwrap_or(0).to_ne_bytes());
-            let p: *const u8 = std::ptr::with_exposed_provenance(usize::try_from(ip).unwrap_or(0));
-            let left = usize::try_from(4096 - ip % 4096).unwrap_or(0);
-            // A write instruction that crosses a page was fetched from both.
-            let n = if left < 11 { 15 } else { left.min(15) };
-            for (i, d) in b.iter_mut().enumerate().take(n) {
-                *d = p.add(i).read_volatile();
-            }
-        }
-        b
+        // SAFETY: a register of the saved context, as above.
+        let ip = unsafe { (*registers(context)).get(at).copied().unwrap_or(0) };
+        let ip = usize::from_ne_bytes(ip.to_ne_bytes());
+        // SAFETY: the processor has just fetched the instruction at this address, all of it, and the decoder asks
+        // for no byte behind it.
+        (0..15).map(move |i| unsafe { std::ptr::with_exposed_provenance::<u8>(ip + i).read_volatile() })
     }
 
     fn thread() -> u32 {
@@ -262,7 +254,7 @@ mod handlers {
             set_trap_flag(context, true);
             return;
         }
-        let width = store_width(&code(context));
+        let width = store_width(code(context));
         if !watch::STEPS.begin(thread(), addr, width) {
             // More threads at once than there are places: let this one through unchecked.
             protect(addr & !4095, false);
