@@ -33,9 +33,7 @@ impl Bar {
     pub(crate) fn new() -> Result<Self, i32> {
         // SAFETY: a constant name; makes a new descriptor.
         let fd = unsafe { libc::memfd_create(c"softhca-bar".as_ptr(), libc::MFD_CLOEXEC) };
-        if fd < 0 {
-            return Err(real::errno());
-        }
+        let fd = real::keep_high(fd)?;
         // SAFETY: sizes and maps the new descriptor; no address is asked for.
         let p = unsafe {
             if libc::ftruncate(fd, LEN as libc::off_t) != 0 {

@@ -1,5 +1,7 @@
 #![doc = include_str!("../README.md")]
 #![deny(unsafe_code)]
+// `eprintln!` panics if it can't write, which ends a C program: `log::tell` instead.
+#![cfg_attr(not(test), deny(clippy::print_stderr, clippy::print_stdout))]
 
 mod bar;
 mod bits;

@@ -45,6 +45,55 @@ fn a_wrong_setting_is_told() {
 }
 
 #[test]
+fn an_unwritable_standard_error_harms_nobody() {
+    if !has("ibv_devinfo") {
+        return;
+    }
+    for (var, value) in [("SOFTHCA_LOG", "1"), ("SOFTHCA_MODE", "nonsense")] {
+        let full = fs::File::options().write(true).open("/dev/full").unwrap();
+        let child = command("ibv_devinfo").env(var, value).stderr(full).spawn().unwrap();
+        let out = finish(child, "ibv_devinfo");
+        assert!(out.status.code().is_some(), "{var}: {}", out.status);
+    }
+}
+
+#[test]
+fn closed_standard_streams_do_not_become_files_of_the_device() {
+    if !has("ibv_rc_pingpong") {
+        return;
+    }
+    let (fabric, port) = unique();
+    let log = std::env::temp_dir().join(&fabric);
+    let script = format!("exec ibv_rc_pingpong -p {port} <&- >&- 2>&-");
+    let mut child = command("sh")
+        .args(["-c", &script])
+        .envs([("SOFTHCA_FABRIC", fabric.as_str()), ("SOFTHCA_LOG", log.to_str().unwrap())])
+        .spawn()
+        .unwrap();
+    for _ in 0..1000 {
+        if listening(port) {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let low: Vec<_> = (0..3).flat_map(|n| fs::read_link(format!("/proc/{}/fd/{n}", child.id()))).collect();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    // What it left, killed as it was.
+    for f in fs::read_dir("/dev/shm").unwrap().flatten() {
+        if f.file_name().to_string_lossy().ends_with(&fabric) {
+            fs::remove_file(f.path()).unwrap();
+        }
+    }
+    fs::remove_file(&log).unwrap();
+    let ours = |p: &&std::path::PathBuf| {
+        let p = p.to_string_lossy();
+        p.contains("softhca-bar") || p.contains(&fabric)
+    };
+    assert_eq!(low.iter().find(ours), None, "{low:?}");
+}
+
+#[test]
 fn pingpongs_on_infiniband() {
     for (program, args) in [
         ("ibv_rc_pingpong", &[][..]),
@@ -123,20 +172,31 @@ fn a_peer_that_dies_is_noticed() {
     assert!(!out.status.success() && t.contains("status 12"), "{t}");
 }
 
-/// Compiles `tests/programs/hello.c`, and runs it in each of `modes`.
-fn hello(flags: &[&str], modes: &[&str]) {
+/// Compiles `tests/programs/NAME.c`, and runs it with each of `envs`: it prints `says`.
+fn compiled(name: &str, flags: &[&str], envs: &[(&str, &str)], says: &str) {
     let dir = std::env::temp_dir().join(unique().0);
     fs::create_dir_all(&dir).unwrap();
-    let exe = dir.join("hello");
-    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/hello.c");
+    let exe = dir.join(name);
+    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/programs/{name}.c"));
     let mut cc = Command::new("cc");
     let cc = cc.arg("-O1").args(flags).arg("-o").arg(&exe).arg(&src).arg("-libverbs").output().unwrap();
     assert!(cc.status.success(), "{}", text(&cc));
-    for mode in modes {
-        let t = run(exe.to_str().unwrap(), &[], &[("SOFTHCA_MODE", mode)]);
-        assert_eq!(t, "ok\n", "{mode}");
+    for env in envs {
+        let t = run(exe.to_str().unwrap(), &[], &[*env]);
+        assert_eq!(t, says, "{env:?}");
     }
     fs::remove_dir_all(&dir).unwrap();
+}
+
+fn hello(flags: &[&str], modes: &[&str]) {
+    let envs: Vec<_> = modes.iter().map(|m| ("SOFTHCA_MODE", *m)).collect();
+    compiled("hello", flags, &envs, "ok\n");
+}
+
+#[test]
+fn memory_that_the_receiver_cannot_read_exceeds_the_retries() {
+    let says = "transport retry counter exceeded\n";
+    compiled("unreadable", &[], &[("SOFTHCA_FABRIC", &unique().0)], says);
 }
 
 #[test]

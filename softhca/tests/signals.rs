@@ -72,3 +72,46 @@ fn follow_a_wild_pointer() {
     // SAFETY: not safe: this is the crash.
     unsafe { std::ptr::without_provenance_mut::<u64>(0x10_0000).write_volatile(1) };
 }
+
+#[test]
+fn signals_that_somebody_sends_still_kill() {
+    if is_child() {
+        return send_signals();
+    }
+    for (name, signal) in [("SEGV", libc::SIGSEGV), ("TRAP", libc::SIGTRAP)] {
+        let exe = std::env::current_exe().unwrap();
+        let args = ["--exact", "signals_that_somebody_sends_still_kill", "--nocapture"];
+        let out = Command::new(exe).args(args).env(CHILD, name).output().unwrap();
+        assert_eq!(out.status.signal(), Some(signal), "{}", String::from_utf8_lossy(&out.stderr));
+    }
+}
+
+#[expect(unsafe_code, reason = "crashes on purpose")]
+fn send_signals() {
+    let signal = if std::env::var(CHILD).unwrap() == "TRAP" { libc::SIGTRAP } else { libc::SIGSEGV };
+    // SAFETY: takes std's handler away, which ignores signals that are sent.
+    unsafe { libc::signal(signal, libc::SIG_DFL) };
+    work();
+    // SAFETY: ends this process.
+    unsafe { libc::kill(libc::getpid(), signal) };
+    std::thread::sleep(std::time::Duration::from_millis(200));
+}
+
+#[test]
+#[expect(unsafe_code, reason = "sets a signal's disposition")]
+fn signals_that_are_ignored_stay_so() {
+    if is_child() {
+        // SAFETY: in a process of its own.
+        unsafe { libc::signal(libc::SIGSEGV, libc::SIG_IGN) };
+        work();
+        for _ in 0..2 {
+            // SAFETY: sends a signal that is ignored.
+            unsafe { libc::kill(libc::getpid(), libc::SIGSEGV) };
+        }
+        // The handler is still there.
+        return work();
+    }
+    let (signal, text) = crash("signals_that_are_ignored_stay_so");
+    assert_eq!(signal, None, "{text}");
+    assert!(!text.contains("panicked"), "{text}");
+}

@@ -23,7 +23,7 @@ pub(crate) fn be_loud() {
 /// Notes a violation.
 pub(crate) fn report(text: String) {
     if LOUD.load(Ordering::Relaxed) {
-        eprintln!("softhca: VIOLATION: {text}");
+        crate::log::tell(&format!(": VIOLATION: {text}"));
     }
     let mut f = FOUND.lock().unwrap_or_else(PoisonError::into_inner);
     f.0 += 1;

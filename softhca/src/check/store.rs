@@ -1,8 +1,9 @@
 //! How wide a store is: from the bytes of the x86-64 instruction that made it.
 
-/// How many bytes the store instruction `code` writes; 0 if it is none that is known.
-pub(super) fn store_width(code: &[u8]) -> u32 {
-    let mut b = code.iter().copied();
+/// How many bytes the store instruction `code` writes; 0 if it is none that is known. Takes no more of `code` than
+/// the instruction's own bytes: those behind it may not be there.
+pub(super) fn store_width(code: impl IntoIterator<Item = u8>) -> u32 {
+    let mut b = code.into_iter();
     let (mut operand16, mut rep, mut wide) = (false, 0, false);
     let mut op = b.next().unwrap_or(0);
     loop {
@@ -84,7 +85,8 @@ mod tests {
             (&[0xf4], 0),                                // hlt
         ];
         for (code, width) in cases {
-            assert_eq!(store_width(code), width, "{code:x?}");
+            let end = std::iter::from_fn(|| panic!("{code:x?}: read past its end"));
+            assert_eq!(store_width(code.iter().copied().chain(end)), width, "{code:x?}");
         }
     }
 }

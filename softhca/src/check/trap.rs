@@ -18,7 +18,7 @@
 //! # Safety
 //!
 //! The handlers use what is in this file only: static arrays of atomics, the fault's own address, and the system
-//! calls `mprotect`, `gettid` and `sigaction`, all async-signal-safe; no lock, no allocation, no formatting. They
+//! calls `mprotect`, `gettid`, `sigaction` and `raise`, all async-signal-safe; no lock, no allocation, no formatting. They
 //! read memory of rings and records whose queues are alive (their entries are removed before the application may
 //! free them). Faults that are not at a watched page go to the handler that was there before.
 #![expect(unsafe_code, reason = "signal handlers and page protection")]
@@ -196,14 +196,25 @@ mod handlers {
         });
     }
 
+    /// Whether somebody sent the signal (`kill` and the like): no instruction of ours raised it.
+    fn was_sent(info: *mut siginfo_t) -> bool {
+        // SAFETY: the kernel's siginfo of the signal being handled.
+        unsafe { (*info).si_code <= 0 }
+    }
+
     /// Hands a signal on to the handler of before.
     fn chain(old: &AtomicPtr<libc::sigaction>, signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
         let old = old.load(Ordering::Acquire);
         // SAFETY: set before the handler was installed, and never freed; called as the kernel would call it.
         unsafe {
             match (*old).sa_sigaction {
+                libc::SIG_IGN if was_sent(info) => {}
                 libc::SIG_DFL | libc::SIG_IGN => {
                     libc::sigaction(signal, old, std::ptr::null_mut());
+                    // An instruction faults again; what was sent doesn't come again by itself.
+                    if was_sent(info) {
+                        libc::raise(signal);
+                    }
                 }
                 f if (*old).sa_flags & libc::SA_SIGINFO != 0 => {
                     std::mem::transmute::<usize, Handler>(f)(signal, info, context);
@@ -228,23 +239,15 @@ mod handlers {
         }
     }
 
-    /// The bytes of the instruction that faulted.
-    fn code(context: *mut c_void) -> [u8; 15] {
+    /// The bytes of the instruction that faulted, each read when it is asked for.
+    fn code(context: *mut c_void) -> impl Iterator<Item = u8> {
         let at = usize::try_from(libc::REG_RIP).unwrap_or(0);
-        let mut b = [0u8; 15];
-        // SAFETY: the processor has just fetched the instruction at this address; bytes behind it are read only up
-        // to the end of its page.
-        unsafe {
-            let ip = u64::from_ne_bytes((*registers(context)).get(at).copied().unwrap_or(0).to_ne_bytes());
-            let p: *const u8 = std::ptr::with_exposed_provenance(usize::try_from(ip).unwrap_or(0));
-            let left = usize::try_from(4096 - ip % 4096).unwrap_or(0);
-            // A write instruction that crosses a page was fetched from both.
-            let n = if left < 11 { 15 } else { left.min(15) };
-            for (i, d) in b.iter_mut().enumerate().take(n) {
-                *d = p.add(i).read_volatile();
-            }
-        }
-        b
+        // SAFETY: a register of the saved context, as above.
+        let ip = unsafe { (*registers(context)).get(at).copied().unwrap_or(0) };
+        let ip = usize::from_ne_bytes(ip.to_ne_bytes());
+        // SAFETY: the processor has just fetched the instruction at this address, all of it, and the decoder asks
+        // for no byte behind it.
+        (0..15).map(move |i| unsafe { std::ptr::with_exposed_provenance::<u8>(ip + i).read_volatile() })
     }
 
     fn thread() -> u32 {
@@ -254,6 +257,9 @@ mod handlers {
     }
 
     extern "C" fn on_fault(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
+        if was_sent(info) {
+            return chain(&OLD_SEGV, signal, info, context);
+        }
         // SAFETY: the kernel's siginfo of a SIGSEGV.
         let addr = unsafe { (*info).si_addr() }.addr();
         let Some(place) = watch::find(addr) else { return chain(&OLD_SEGV, signal, info, context) };
@@ -262,7 +268,7 @@ mod handlers {
             set_trap_flag(context, true);
             return;
         }
-        let width = store_width(&code(context));
+        let width = store_width(code(context));
         if !watch::STEPS.begin(thread(), addr, width) {
             // More threads at once than there are places: let this one through unchecked.
             protect(addr & !4095, false);
@@ -278,7 +284,7 @@ mod handlers {
     }
 
     extern "C" fn on_trap(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
-        let Some((addr, width)) = watch::STEPS.get(thread()) else {
+        let Some((addr, width)) = watch::STEPS.get(thread()).filter(|_| !was_sent(info)) else {
             return chain(&OLD_TRAP, signal, info, context);
         };
         set_trap_flag(context, false);

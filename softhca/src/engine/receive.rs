@@ -18,6 +18,8 @@ pub(crate) enum Refusal {
     Length,
     /// A buffer that its queue may not write.
     Protection,
+    /// The sender's memory can't be read: it died, or unmapped it, or the system forbids it.
+    Unreadable,
 }
 
 /// Where a QP receives.
@@ -178,8 +180,7 @@ impl Model {
                 r.copy_to(&spans)
             };
             if !filled {
-                // The sender died while its memory was being read.
-                return Err(Refusal::NotReady);
+                return Err(Refusal::Unreadable);
             }
         }
         self.pop(&sink);

@@ -158,6 +158,7 @@ impl Model {
         match self.deliver(r.dst_qpn, r) {
             Ok(()) => Answer::Ack(Data::None),
             Err(Refusal::NotReady) => self.not_ready(r.dst_qpn),
+            Err(Refusal::Unreadable) => Answer::Silent,
             Err(Refusal::Length) => Answer::Nak(Syndrome::RemoteInvalidRequest),
             Err(Refusal::Protection) => Answer::Nak(Syndrome::RemoteOperation),
         }
@@ -168,10 +169,15 @@ impl Model {
             return self.not_ready(r.dst_qpn);
         }
         let Some((user, _)) = self.user(r.dst_qpn) else { return Answer::Silent };
-        if !self.keys.invalidate(r.imm, user) {
+        if !self.keys.may_invalidate(r.imm, user) {
             return self.refuse_access(r.dst_qpn);
         }
-        self.receive(r)
+        let answer = self.receive(r);
+        // A message that is lost comes again, and must find the key as it was.
+        if !matches!(answer, Answer::Silent) {
+            self.keys.invalidate(r.imm, user);
+        }
+        answer
     }
 
     fn not_ready(&mut self, qpn: u32) -> Answer {

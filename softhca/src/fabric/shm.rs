@@ -13,7 +13,7 @@ use crate::interpose::real;
 use crate::mem;
 use std::ffi::CString;
 use std::ptr::{null_mut, with_exposed_provenance_mut};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 /// Places on a fabric.
 pub(crate) const NODES: usize = 16;
@@ -66,9 +66,8 @@ impl Shm {
             let flags = libc::O_RDWR | libc::O_CREAT | libc::O_CLOEXEC | libc::O_NOFOLLOW;
             // SAFETY: a C string; makes a new descriptor.
             let fd = unsafe { real::open(path.as_ptr(), flags, 0o600) };
-            if fd < 0 {
-                return Err(format!("{text}: {}", std::io::Error::last_os_error()));
-            }
+            let fd = real::keep_high(fd)
+                .map_err(|e| format!("{text}: {}", std::io::Error::from_raw_os_error(e)))?;
             // SAFETY: sizes the file just opened; it never shrinks.
             if unsafe { libc::ftruncate(fd, LEN as libc::off_t) } != 0 {
                 return Err(format!("{text}: {}", std::io::Error::last_os_error()));
@@ -185,12 +184,12 @@ impl Shm {
         let need = (message.len() as u64 + 8).next_multiple_of(8);
         let head = self.ring(node, self.own, 0).load(Ordering::Relaxed);
         let tail = self.ring(node, self.own, 64).load(Ordering::Acquire);
-        if head.wrapping_sub(tail) + need > RING {
+        if head.wrapping_sub(tail).saturating_add(need) > RING {
             return false;
         }
         self.copy_in(node, head, &(message.len() as u64).to_le_bytes());
-        self.copy_in(node, head + 8, message);
-        self.ring(node, self.own, 0).store(head + need, Ordering::Release);
+        self.copy_in(node, head.wrapping_add(8), message);
+        self.ring(node, self.own, 0).store(head.wrapping_add(need), Ordering::Release);
         true
     }
 
@@ -204,14 +203,16 @@ impl Shm {
         let mut len = [0u8; 8];
         self.copy_out(src, tail, &mut len);
         let len = u64::from_le_bytes(len);
-        if len + 8 > head.wrapping_sub(tail) {
+        let there = head.wrapping_sub(tail).min(RING);
+        let Some(taken) = len.checked_add(8).filter(|n| *n <= there) else {
             // A broken writer: skip what it wrote.
             self.ring(self.own, src, 64).store(head, Ordering::Release);
             return None;
-        }
+        };
         let mut m = vec![0u8; usize::try_from(len).unwrap_or(0)];
-        self.copy_out(src, tail + 8, &mut m);
-        self.ring(self.own, src, 64).store(tail + (len + 8).next_multiple_of(8), Ordering::Release);
+        self.copy_out(src, tail.wrapping_add(8), &mut m);
+        let next = tail.wrapping_add(taken.next_multiple_of(8));
+        self.ring(self.own, src, 64).store(next, Ordering::Release);
         Some(m)
     }
 
@@ -224,9 +225,14 @@ impl Shm {
     /// Tells the process at `node` that there is a message. Its service thread is woken only if the application
     /// itself doesn't poll: two that take turns at one device would only be in each other's way.
     pub(crate) fn ring_bell(&self, node: usize) {
-        if self.is_polling(node) {
-            return;
+        // The message is there before we look: who stops polling looks for messages afterwards.
+        fence(Ordering::SeqCst);
+        if !self.is_polling(node) {
+            self.wake(node);
         }
+    }
+
+    fn wake(&self, node: usize) {
         let bell = self.word32(node, at::BELL);
         bell.fetch_add(1, Ordering::AcqRel);
         // SAFETY: wakes waiters on a word of the mapping.
@@ -243,6 +249,13 @@ impl Shm {
     /// Notes that the application polls.
     pub(crate) fn note_pumped(&self) {
         self.word64(self.own, at::PUMPED).store(monotonic_ns(), Ordering::Release);
+    }
+
+    /// Notes that the application is about to sleep: peers wake our thread again, which looks for what came before.
+    pub(crate) fn note_sleeps(&self) {
+        self.word64(self.own, at::PUMPED).store(0, Ordering::Release);
+        fence(Ordering::SeqCst);
+        self.wake(self.own);
     }
 
     /// The word that the service thread sleeps on.
@@ -289,5 +302,41 @@ pub(crate) fn monotonic_ns() -> u64 {
         let mut t: libc::timespec = std::mem::zeroed();
         libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut t);
         u64::try_from(t.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(t.tv_nsec).unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_arms_a_cq_does_not_poll_any_more() {
+        let s = Shm::join(&format!("unit-polls-{}", std::process::id())).unwrap();
+        let before = s.bell().load(Ordering::Acquire);
+        s.note_pumped();
+        s.ring_bell(s.own);
+        assert!(s.is_polling(s.own) && s.bell().load(Ordering::Acquire) == before);
+        s.note_sleeps();
+        assert!(!s.is_polling(s.own) && s.bell().load(Ordering::Acquire) == before + 1);
+        s.leave();
+    }
+
+    #[test]
+    fn what_a_broken_peer_writes_is_skipped() {
+        let s = Shm::join(&format!("unit-{}", std::process::id())).unwrap();
+        let put = |len: u64, moved: u64| {
+            let at = s.ring(s.own, 1, 64).load(Ordering::Relaxed);
+            mem::write(s.ring_data(s.own, 1) + at % RING, &len.to_le_bytes());
+            s.ring(s.own, 1, 0).store(at.wrapping_add(moved), Ordering::Release);
+        };
+        for (len, moved) in [(u64::MAX, 64), (1 << 40, 1 << 50), (57, 64), (RING, 2 * RING)] {
+            put(len, moved);
+            assert_eq!(s.pop(1), None, "{len} {moved}");
+            assert!(!s.has_message(1));
+        }
+        put(56, 64);
+        assert_eq!(s.pop(1).map(|m| m.len()), Some(56));
+        assert!(!s.has_message(1));
+        s.leave();
     }
 }

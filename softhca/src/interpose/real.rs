@@ -57,6 +57,24 @@ pub(crate) fn errno() -> c_int {
     unsafe { *libc::__errno_location() }
 }
 
+/// Moves a new descriptor of our own past 0 to 2, which a program that has closed them takes for its standard
+/// streams. Gives the error of the call that made it if that failed.
+pub(crate) fn keep_high(fd: c_int) -> Result<c_int, c_int> {
+    if fd > 2 {
+        return Ok(fd);
+    }
+    if fd < 0 {
+        return Err(errno());
+    }
+    // SAFETY: duplicates the caller's own descriptor, and closes it.
+    unsafe {
+        let high = libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 3);
+        let e = errno();
+        close(fd);
+        if high < 0 { Err(e) } else { Ok(high) }
+    }
+}
+
 real!(open = c"open"(path: *const c_char, flags: c_int, mode: mode_t) -> c_int, else enosys());
 real!(open64 = c"open64"(path: *const c_char, flags: c_int, mode: mode_t) -> c_int, else enosys());
 real!(openat = c"openat"(dir: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int, else enosys());

@@ -151,20 +151,23 @@ impl Keys {
 
     /// Invalidates window `key` for `user`. False if it can't be.
     pub(crate) fn invalidate(&mut self, key: u32, user: User) -> bool {
-        if self.by_key(key).is_none() {
-            return false;
+        let may = self.may_invalidate(key, user);
+        if let Some(Entry { kind: Kind::Window { bound, .. }, .. }) =
+            self.slab.get_mut(key >> 8).filter(|_| may)
+        {
+            *bound = None;
         }
-        let Some(e) = self.slab.get_mut(key >> 8) else { return false };
-        match &mut e.kind {
+        may
+    }
+
+    /// Whether [`Keys::invalidate`] would.
+    pub(crate) fn may_invalidate(&self, key: u32, user: User) -> bool {
+        self.by_key(key).is_some_and(|e| match &e.kind {
             Kind::Window { ty: 2, bound } => {
-                let may = e.pd == user.pd && bound.is_some_and(|b| b.qpn.is_none_or(|q| q == user.qpn));
-                if may {
-                    *bound = None;
-                }
-                may
+                e.pd == user.pd && bound.is_some_and(|b| b.qpn.is_none_or(|q| q == user.qpn))
             }
             _ => false,
-        }
+        })
     }
 
     /// Windows bound by a QP that dies become free.

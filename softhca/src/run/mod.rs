@@ -49,7 +49,7 @@ fn restart(config: Config) -> Option<Model> {
             Some(m)
         }
         Err(e) => {
-            eprintln!("softhca: after fork: {e}");
+            crate::log::tell(&format!(": after fork: {e}"));
             None
         }
     }
@@ -84,7 +84,7 @@ pub(crate) fn activate_from_env() {
         if sysfs::tree().is_none() && wanted() {
             crate::check::be_loud();
             if let Err(e) = Config::from_env().and_then(start) {
-                eprintln!("softhca: {e}");
+                crate::log::tell(&format!(": {e}"));
             }
         }
     });

@@ -178,6 +178,11 @@ wrapper!(poll_cq, (cq: *mut c_void, n: c_int, wc: *mut c_void) -> c_int, f => ma
 });
 wrapper!(req_notify_cq, (cq: *mut c_void, solicited: c_int) -> c_int, f => {
     let rc = f();
+    // Who arms a CQ is about to sleep: its polls so far don't count any more.
+    IN_VAIN.store(0, Ordering::Relaxed);
+    if let Some(s) = fabric::shared() {
+        s.note_sleeps();
+    }
     pump();
     rc
 });
@@ -191,7 +196,12 @@ wrapper!(start_poll, (cq: *mut c_void, attr: *mut c_void) -> c_int, f => match f
         pump_in_vain();
         f()
     }
-    rc => rc,
+    rc => {
+        if rc == 0 {
+            IN_VAIN.store(0, Ordering::Relaxed);
+        }
+        rc
+    }
 });
 wrapper!(wr_complete, (qp: *mut c_void) -> c_int, f => {
     let rc = f();

@@ -37,7 +37,7 @@ pub(crate) fn start(polls: bool) {
     // SAFETY: restores the mask saved above.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const old, std::ptr::null_mut()) };
     if let Err(e) = spawned {
-        eprintln!("softhca: device thread: {e}");
+        crate::log::tell(&format!(": device thread: {e}"));
     }
 }
 

@@ -2,6 +2,7 @@
 #![allow(clippy::borrow_as_ptr, clippy::unnecessary_cast, reason = "arguments of C functions")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
+mod contexts;
 mod data;
 mod direct;
 mod errors;
