@@ -162,7 +162,7 @@ fn a_peer_that_dies_is_noticed() {
     while !listening(port) {
         std::thread::sleep(Duration::from_millis(20));
     }
-    let client = start(Some("localhost"));
+    let client = start(Some("127.0.0.1"));
     std::thread::sleep(Duration::from_millis(1500));
     server.kill().unwrap();
     server.wait().unwrap();

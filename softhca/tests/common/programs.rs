@@ -91,7 +91,7 @@ pub(crate) fn pair(program: &str, args: &[&str], env: &[(&str, &str)]) -> Option
         assert!(Instant::now() < end, "{program}: the server does not listen");
         std::thread::sleep(Duration::from_millis(20));
     }
-    let client = finish(start(Some("localhost")), program);
+    let client = finish(start(Some("127.0.0.1")), program);
     let server = finish(server, program);
     let both = format!("client:\n{}server:\n{}", text(&client), text(&server));
     assert!(client.status.success() && server.status.success(), "{program} {args:?} {env:?}\n{both}");
