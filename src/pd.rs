@@ -7,6 +7,7 @@
 #![expect(unsafe_code, reason = "the Safety section above")]
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use ibv_sys as sys;
@@ -15,7 +16,7 @@ use crate::addr::AddressVector;
 use crate::ah::AddressHandle;
 use crate::context::Context;
 use crate::cq::CompletionQueue;
-use crate::error::{CloseError, Error, Refused, Result};
+use crate::error::{CloseError, Error, Refused, Result, VerbError};
 use crate::mr::{Local, MemoryRegion, Pages, Remote, RemoteAccess};
 use crate::parent::Parent;
 use crate::qp::{QueuePairBuilder, Transport};
@@ -35,7 +36,8 @@ use crate::raw::Raw;
 /// ```
 #[doc(alias = "ibv_pd")]
 pub struct ProtectionDomain<'a> {
-    raw: Raw<sys::ibv_pd>,
+    /// Shared with direct queue pairs that wait to be destroyed.
+    raw: Arc<Raw<sys::ibv_pd>>,
     ctx: Parent<'a, Context>,
     posting: AtomicU8,
 }
@@ -76,7 +78,7 @@ impl<'a> ProtectionDomain<'a> {
         let pd = unsafe { sys::ibv_alloc_pd(ctx.as_ptr()) };
         // SAFETY: `pd` is new, or null with errno set.
         let raw = unsafe { Raw::new("ibv_alloc_pd", pd, String::new) }?;
-        Ok(Self { raw, ctx, posting: AtomicU8::new(Posting::OPEN) })
+        Ok(Self { raw: Arc::new(raw), ctx, posting: AtomicU8::new(Posting::OPEN) })
     }
 
     /// The context that it was made from.
@@ -128,16 +130,29 @@ impl<'a> ProtectionDomain<'a> {
     ///
     /// # Errors
     ///
-    /// [`CloseError`] with the domain, with EBUSY if something made from it was leaked.
+    /// [`CloseError`] with the domain, with EBUSY if something made from it was leaked, or if completions of a dropped
+    /// direct queue pair are still to be polled (a dropped domain is then given back later).
     #[doc(alias = "ibv_dealloc_pd")]
     pub fn close(mut self) -> Result<(), CloseError<Self>> {
-        self.raw.destroy().map_err(|error| Refused::new(self, error))
+        let closed = match Arc::get_mut(&mut self.raw) {
+            Some(raw) => raw.destroy(),
+            None => {
+                let asked = "completions of a dropped direct queue pair were not polled yet";
+                Err(VerbError::new("ibv_dealloc_pd", libc::EBUSY, asked).into())
+            }
+        };
+        closed.map_err(|error| Refused::new(self, error))
     }
 
     /// The C object; see [`Context::as_ptr`].
     #[inline]
     pub fn as_ptr(&self) -> *mut sys::ibv_pd {
         self.raw.as_ptr()
+    }
+
+    /// For what may outlive it: a direct queue pair that waits to be destroyed.
+    pub(crate) fn shared(&self) -> &Arc<Raw<sys::ibv_pd>> {
+        &self.raw
     }
 
     /// Fixes how the queues of this domain post.

@@ -94,6 +94,12 @@ impl<T: Object> Raw<T> {
         self.alive
     }
 
+    /// Hands it over: the new owner destroys it.
+    #[cfg(feature = "mlx5")]
+    pub(crate) fn take(&mut self) -> Self {
+        Self { object: self.object, alive: std::mem::take(&mut self.alive) }
+    }
+
     /// Gives up on destroying it.
     pub(crate) fn leak(&mut self) {
         self.alive = false;

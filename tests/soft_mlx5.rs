@@ -13,6 +13,8 @@ mod cqes;
 #[cfg(target_arch = "x86_64")]
 #[path = "soft_mlx5/fences.rs"]
 mod fences;
+#[path = "soft_mlx5/graves.rs"]
+mod graves;
 #[path = "soft_mlx5/life.rs"]
 mod life;
 #[path = "soft_mlx5/rig.rs"]

@@ -14,6 +14,8 @@
 mod bytes;
 #[path = "soft_mlx5/cqes.rs"]
 mod cqes;
+#[path = "soft_mlx5/graves.rs"]
+mod graves;
 #[path = "soft_mlx5/life.rs"]
 mod life;
 #[path = "soft_mlx5/mutants.rs"]

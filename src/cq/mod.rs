@@ -27,6 +27,7 @@ use crate::raw::{Raw, check};
 #[cfg(feature = "mlx5")]
 pub(crate) use room::Left;
 pub(crate) use room::Room;
+use state::CqState;
 
 /// How a completion queue is polled, fixed when it is made; [`Bare`], [`Tracked`] or [`Direct`].
 ///
@@ -34,7 +35,7 @@ pub(crate) use room::Room;
 pub trait CqKind: sealed::Sealed + 'static {
     /// What it has beside its C object.
     #[doc(hidden)]
-    type State: Send + Sync + fmt::Debug;
+    type State: state::CqState;
 }
 
 /// `ibv_poll_cq` by anybody, `wr_id`s are the user's.
@@ -60,7 +61,17 @@ impl CqKind for Tracked {
 }
 #[cfg(feature = "mlx5")]
 impl CqKind for Direct {
-    type State = std::sync::Arc<crate::mlx5::DirectCq>;
+    type State = crate::mlx5::OwnedCq;
+}
+
+pub(crate) mod state {
+    /// What a completion queue has beside its C object; it is dropped before that is destroyed.
+    pub trait CqState: Send + Sync + std::fmt::Debug {
+        /// The C object is to be destroyed.
+        fn before_destroy(&self) {}
+    }
+
+    impl CqState for () {}
 }
 
 mod sealed {
@@ -93,14 +104,14 @@ mod sealed {
 /// ```
 #[doc(alias = "ibv_cq")]
 pub struct CompletionQueue<'a, K: CqKind = Bare> {
+    state: K::State,
+    // after `state`: what that holds goes before the queue
     raw: Raw<sys::ibv_cq>,
     room: Room,
     id: CqId,
     // after `raw`: the queue goes before its channel and context
     channel: Option<Parent<'a, CompletionChannel<'a>>>,
     ctx: Parent<'a, Context>,
-    #[cfg_attr(not(feature = "mlx5"), expect(dead_code, reason = "other kinds have none"))]
-    state: K::State,
 }
 
 /// What completions can be polled from, whatever reads the device's ring: code written for it runs on every kind of
@@ -383,6 +394,7 @@ impl<'a, K: CqKind> CompletionQueue<'a, K> {
     /// [`CloseError`] with the queue, with EBUSY if a queue pair on it was leaked.
     #[doc(alias = "ibv_destroy_cq")]
     pub fn close(mut self) -> Result<(), CloseError<Self>> {
+        self.state.before_destroy();
         self.raw.destroy().map_err(|error| Refused::new(self, error))
     }
 

@@ -15,8 +15,10 @@ use ibv_sys as sys;
 
 use super::bits::cqe;
 use super::dv::{self, CqParts};
+use super::grave::Graveyard;
 use super::poller::Place;
 use super::ring::{Lanes, is_before};
+use crate::cq::state::CqState;
 use crate::cq::{Arm, CompletionQueue, CompletionQueueBuilder, CqId, Direct, Room};
 use crate::error::{Error, Result};
 use crate::raw::Raw;
@@ -34,6 +36,29 @@ pub struct DirectCq {
     joined: Mutex<Vec<Arc<Lanes>>>,
     /// Where the poller stands, while there is none.
     place: Mutex<Option<Place>>,
+    graveyard: Graveyard,
+}
+
+/// The completion queue's hold on what it shares.
+#[derive(Debug)]
+pub struct OwnedCq(Arc<DirectCq>);
+
+impl OwnedCq {
+    pub(crate) fn shared(&self) -> &Arc<DirectCq> {
+        &self.0
+    }
+}
+
+impl CqState for OwnedCq {
+    fn before_destroy(&self) {
+        self.0.graveyard.clear();
+    }
+}
+
+impl Drop for OwnedCq {
+    fn drop(&mut self) {
+        self.before_destroy();
+    }
 }
 
 // SAFETY: the parts lead to memory that is accessed atomically, or (the record, the register) by the one poller; and
@@ -42,7 +67,7 @@ unsafe impl Send for DirectCq {}
 // SAFETY: as above.
 unsafe impl Sync for DirectCq {}
 
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -60,6 +85,7 @@ impl DirectCq {
             news: AtomicBool::new(false),
             joined: Mutex::default(),
             place: Mutex::new(Some(Place::default())),
+            graveyard: Graveyard::default(),
         })
     }
 
@@ -97,6 +123,16 @@ impl DirectCq {
 
     pub(super) fn give_place(&self, place: Place) {
         *locked(&self.place) = Some(place);
+    }
+
+    /// Queue pairs that wait to be destroyed.
+    pub(super) fn graveyard(&self) -> &Graveyard {
+        &self.graveyard
+    }
+
+    /// Destroys the queue pairs whose completions were all read.
+    pub(crate) fn sweep(&self) {
+        self.graveyard.sweep(self.consumed.load(Ordering::Acquire));
     }
 
     /// Completions that name `lanes`' number are of these queues from now on.
@@ -191,7 +227,7 @@ impl<'a> CompletionQueueBuilder<'a> {
         // SAFETY: nothing is attached yet; the queue owns both.
         let state = unsafe { DirectCq::new(&raw) }?;
         let room = Room::new(state.parts.ring.entries() / 2, false);
-        Ok(self.finish(raw, room, id, Arc::new(state)))
+        Ok(self.finish(raw, room, id, OwnedCq(Arc::new(state))))
     }
 }
 

@@ -62,7 +62,10 @@
 //! * A completion queue has room for as many completions as its queue pairs' rings have blocks;
 //!   [`cq_entries`](crate::QueuePairBuilder::cq_entries) tells how many that are. The device's ring is twice as long, so
 //!   that it is told how far the poller has come only once in so many completions.
-//! * Completions that stand in the ring when their queue pair is reset or dropped are passed over.
+//! * Completions that stand in the ring when their queue pair is reset or dropped are passed over. A dropped queue pair
+//!   is kept until they are, so that nobody else has its number meanwhile: the poller destroys it when it next finds the
+//!   queue empty, or comes to the end of half the ring. Its protection domain may be dropped before; closing that says
+//!   EBUSY until then.
 //! * The poller [arms](Poller::arm) the queue for events, since it alone knows how far it has come.
 //! * The C object is there ([`as_ptr`](crate::QueuePair::as_ptr)), but libmlx5 must not post or poll on it.
 //!
@@ -92,12 +95,14 @@
 //! | `mmio` | registers, records and rings: the only volatile stores |
 //! | `dv` | the only calls of libmlx5 |
 //! | `qp`, `post` | queue pairs: their lives, and posting |
+//! | `grave` | queue pairs that wait to be destroyed |
 //! | `cq`, `poller`, `wc` | completion queues, polling, and what completions say |
 
 mod barrier;
 mod bits;
 mod cq;
 mod dv;
+mod grave;
 mod masked;
 mod mmio;
 mod poller;
@@ -112,7 +117,7 @@ pub use post::Batch;
 pub use wc::{Completion, WorkCompletion};
 
 #[doc(hidden)]
-pub use cq::DirectCq;
+pub use cq::{DirectCq, OwnedCq};
 pub(crate) use dv::address_of;
 pub(crate) use post::SHORT_INLINE;
 #[doc(hidden)]

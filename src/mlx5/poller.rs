@@ -2,9 +2,9 @@
 //!
 //! # How a completion finds its request
 //!
-//! A completion names its queue pair by number, and numbers are used again: after a reset by the same queue pair,
-//! after it was destroyed by another one, while completions of before may still stand in the ring. What tells them
-//! apart is where they stand. When queues are emptied, the queue pair is in RESET, so the device writes no more
+//! A completion names its queue pair by number, and numbers are used again, while completions of before may still
+//! stand in the ring: after a reset by the same queue pair, after a completion queue was dropped (see
+//! [`grave`](super::grave)) by another one. What tells them apart is where they stand. When queues are emptied, the queue pair is in RESET, so the device writes no more
 //! completions of theirs: all that there are stand before the entry that it writes next. That entry is kept with them
 //! ([`Lanes::retire`]). A completion before it is theirs, and nobody's any more; one behind it is of whoever has the
 //! number now.
@@ -95,7 +95,7 @@ impl<'a> Poller<'a> {
     /// [`Error::Invalid`] if it has one.
     pub fn new(cq: impl Into<Parent<'a, CompletionQueue<'a, Direct>>>) -> Result<Self> {
         let cq = cq.into();
-        let shared = Arc::clone(cq.state());
+        let shared = Arc::clone(cq.state().shared());
         let Some(Place { consumed, known }) = shared.take_place() else {
             let expected = "one at a time: drop the other one, or let it poll for both";
             return Err(Error::invalid("the completion queue's poller", "taken", expected));
@@ -212,6 +212,9 @@ impl<'a> Poller<'a> {
             !lanes.is_empty()
         });
         self.look_for_room(consumed);
+        if self.shared.has_news() {
+            self.shared.sweep();
+        }
     }
 
     /// Tells the device how far we are.
@@ -265,6 +268,7 @@ impl<'a> Poller<'a> {
         if (self.at.last_word() ^ self.lap) & OWNER != 0 && self.shared.take_news() {
             self.cq.room().seen_empty(left);
             self.left_behind = None;
+            self.shared.sweep();
             if !self.cq.room().left_behind().is_nothing() {
                 self.shared.tell_news();
             }
@@ -332,6 +336,7 @@ impl PollCq for Poller<'_> {
 impl Drop for Poller<'_> {
     fn drop(&mut self) {
         self.tell_consumed();
+        self.shared.sweep();
         let known = std::mem::take(&mut self.known);
         self.shared.give_place(Place { consumed: self.consumed(), known });
     }

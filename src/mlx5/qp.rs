@@ -3,25 +3,28 @@
 //! # Safety
 //!
 //! Rings, record and register are those of the queue pair: [`DirectQueues`] lies beside the core that owns it, and
-//! goes before it. The parents are alive when the queue pair is made, and held by it from then on.
+//! goes before it. The parents are alive when the queue pair is made, and held by it from then on; when it is given up
+//! and kept, what is left of it holds the protection domain's C object, and goes before any of its completion queues.
 
 #![expect(unsafe_code, reason = "the Safety section above")]
 
 use std::ptr::NonNull;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 
 use ibv_sys as sys;
 
 use super::bits::{SEGMENT, WQE_BB};
-use super::cq::DirectCq;
+use super::cq::{DirectCq, locked};
 use super::dv::{self, OwnDomain, QpParts, QpWanted};
+use super::grave::{Grave, Remains};
 use super::mmio::{BlueFlame, Record, WqeRing};
-use super::ring::{Lanes, Producer, RETIRED, RecvSlot, SendSlot, queue};
+use super::ring::{Lanes, Producer, RETIRED, RecvSlot, SendSlot, is_before, queue};
 use super::wc::key_of;
 use super::wqe;
 use crate::context::Context;
 use crate::error::{Error, Result};
-use crate::qp::QpCaps;
+use crate::qp::{Leaver, QpCaps};
 
 /// A send queue.
 #[derive(Debug)]
@@ -68,7 +71,10 @@ pub struct DirectLink {
     /// What the completion queues look its completions up in: of the one, or of each.
     lanes: Mutex<Members>,
     number: u32,
-    _domain: OwnDomain,
+    /// Blocks and receives of its rings.
+    lens: (u32, u32),
+    /// There until the queue pair is given up.
+    domain: Option<OwnDomain>,
 }
 
 /// The lanes of a queue pair: the same twice, if both queues complete to one completion queue.
@@ -80,7 +86,8 @@ struct Members {
 
 impl DirectLink {
     /// New, empty queues, known to the completion queues.
-    fn make_queues(&self, send_len: u32, recv_len: u32) -> (Producer<SendSlot>, Producer<RecvSlot>, Members) {
+    fn make_queues(&self) -> (Producer<SendSlot>, Producer<RecvSlot>, Members) {
+        let (send_len, recv_len) = self.lens;
         let ((send_producer, send), (recv_producer, recv)) = (queue(send_len), queue(recv_len));
         let members = if Arc::ptr_eq(&self.send_cq, &self.recv_cq) {
             let both = Arc::new(Lanes::new(self.number, key_of(self.number), send, recv));
@@ -96,26 +103,54 @@ impl DirectLink {
         (send_producer, recv_producer, members)
     }
 
-    /// The queue pair is in RESET: whatever it completed stands in the completion queues already.
-    pub(crate) fn retire(&self) {
-        let members = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
-        members.send.retire(self.send_cq.next_entry());
-        if !Arc::ptr_eq(&self.send_cq, &self.recv_cq) {
-            members.recv.retire(self.recv_cq.next_entry());
+    /// The queue pair is in RESET: whatever it completed stands in the completion queues already, before the entries
+    /// that this gives for the send and the receive queue.
+    fn retire(&self) -> (u32, u32) {
+        let members = locked(&self.lanes);
+        let send = self.send_cq.next_entry();
+        members.send.retire(send);
+        if Arc::ptr_eq(&self.send_cq, &self.recv_cq) {
+            return (send, send);
         }
+        let recv = self.recv_cq.next_entry();
+        members.recv.retire(recv);
+        (send, recv)
+    }
+
+    /// Destroys the queue pair, which is in RESET; or leaves it with the completion queues, if completions of it may
+    /// stand there.
+    pub(crate) fn give_up(&mut self, leaver: Leaver<'_>) -> Result<()> {
+        let Leaver { qp, pd, is_unused } = leaver;
+        let (send_until, recv_until) = self.retire();
+        let (send_len, recv_len) = self.lens;
+        let is_passed = |cq: &DirectCq, until| !is_before(cq.consumed().load(Ordering::Acquire), until);
+        let send = send_len != 0 && !is_passed(&self.send_cq, send_until);
+        let recv = recv_len != 0 && !is_passed(&self.recv_cq, recv_until);
+        let one = Arc::ptr_eq(&self.send_cq, &self.recv_cq);
+        let waits: Vec<_> =
+            [(send || one && recv, &self.send_cq, send_until), (recv && !one, &self.recv_cq, recv_until)]
+                .into_iter()
+                .filter(|(stands, ..)| *stands && !is_unused)
+                .collect();
+        let kept = if waits.is_empty() { None } else { self.domain.take() };
+        let Some(domain) = kept else { return qp.destroy() };
+        let grave = Grave::new(Remains::new(qp.take(), domain, Arc::clone(pd)), waits.len() as u8);
+        for (_, cq, until) in waits {
+            cq.graveyard().bury(Arc::clone(&grave), until);
+        }
+        Ok(())
     }
 
     /// The queue pair is in RESET, and goes on: with new queues, since the poller may still be at the old ones.
     pub(crate) fn restart(&self, queues: &mut DirectQueues) {
         self.retire();
-        let (send_len, recv_len) = queues.entries();
-        let (send_producer, recv_producer, members) = self.make_queues(send_len, recv_len);
+        let (send_producer, recv_producer, members) = self.make_queues();
         (queues.send.producer, queues.send.lanes) = (send_producer, Arc::clone(&members.send));
         (queues.recv.producer, queues.recv.lanes) = (recv_producer, Arc::clone(&members.recv));
-        *self.lanes.lock().unwrap_or_else(PoisonError::into_inner) = members;
+        *locked(&self.lanes) = members;
     }
 
-    /// The queue pair is destroyed, and its room left behind.
+    /// The queue pair is given up, and its room left behind.
     pub(crate) fn tell(&self) {
         self.send_cq.tell_news();
         self.recv_cq.tell_news();
@@ -181,10 +216,11 @@ pub(crate) fn join(
         recv_cq: Arc::clone(recv_cq),
         lanes: Mutex::new(Members { send: Arc::clone(&nobody), recv: nobody }),
         number,
-        _domain: domain,
+        lens: (send_blocks, recv_count),
+        domain: Some(domain),
     };
-    let (send_producer, recv_producer, members) = link.make_queues(send_blocks, recv_count);
-    *link.lanes.lock().unwrap_or_else(PoisonError::into_inner) = members.clone();
+    let (send_producer, recv_producer, members) = link.make_queues();
+    *locked(&link.lanes) = members.clone();
     let queues = DirectQueues {
         send: SendQueue {
             producer: send_producer,

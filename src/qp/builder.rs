@@ -15,7 +15,7 @@ use std::sync::Arc;
 use ibv_sys as sys;
 
 use super::core::{QpCore, Share};
-use super::link::Link;
+use super::link::{Leaver, Link};
 use super::state::Reset;
 use super::transport::Transport;
 use super::{Backend, Basic, Extended, QueuePair};
@@ -288,14 +288,17 @@ impl<'a, T: Transport, B: Backend> QueuePairBuilder<'a, T, B> {
             max_inline: cap.max_inline_data as usize,
         };
         let mut depths = Depths { send: cap.max_send_wr, recv: cap.max_recv_wr };
-        let accepted = accept(raw.as_non_null(), &mut limits, &mut depths).and_then(|(queues, link)| {
+        let accepted = accept(raw.as_non_null(), &mut limits, &mut depths).and_then(|(queues, mut link)| {
             // a provider that tells its real sizes may have made larger rings than were counted on
             match send.grow(depths.send).and_then(|()| recv.grow(depths.recv)) {
                 Ok(()) => Ok((queues, link)),
                 Err(error) => {
-                    link.retired();
                     // before what it was made in
-                    if !raw.destroy_or_leak() {
+                    if let Err(error) =
+                        link.destroy(Leaver { qp: &mut raw, pd: self.pd.shared(), is_unused: true })
+                    {
+                        tracing::error!(%error, "a queue pair could not be destroyed and is leaked");
+                        raw.leak();
                         send.keep_for_ever();
                         recv.keep_for_ever();
                     }

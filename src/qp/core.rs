@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use ibv_sys as sys;
 
 use super::change::Change;
-use super::link::Link;
+use super::link::{Leaver, Link};
 use super::state::QpState;
 use super::{Backend, Basic};
 use crate::cq::{CompletionQueue, CqKind};
@@ -143,7 +143,7 @@ impl<'a, B: Backend> QpCore<'a, B> {
         Ok((attr, init))
     }
 
-    /// `ibv_destroy_qp`. What it completed may still be in the completion queues.
+    /// `ibv_destroy_qp`, at once or when it can be. What it completed may still be in the completion queues.
     pub(super) fn destroy(&mut self) -> Result<()> {
         if !self.raw.is_alive() {
             return Ok(());
@@ -151,8 +151,8 @@ impl<'a, B: Backend> QpCore<'a, B> {
         if B::Link::NEEDS_RESET {
             self.modify(QpState::ERROR, QpState::RESET, Change::default())?;
         }
-        self.link.retired();
-        self.raw.destroy()?;
+        let is_unused = !*self.used.get_mut();
+        self.link.destroy(Leaver { qp: &mut self.raw, pd: self.pd.shared(), is_unused })?;
         self.leave_behind();
         Ok(())
     }
@@ -162,7 +162,7 @@ impl<'a, B: Backend> QpCore<'a, B> {
             self.send.leave_behind();
             self.recv.leave_behind();
         }
-        self.link.destroyed();
+        self.link.left();
     }
 }
 

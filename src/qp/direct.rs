@@ -7,8 +7,10 @@
 
 #![expect(unsafe_code, reason = "the Safety section above")]
 
+use std::sync::Arc;
+
 use super::builder::Depths;
-use super::link::Link;
+use super::link::{Leaver, Link};
 use super::state::{CanPostRecv, CanPostSend, Reset, Rts, State};
 use super::{Backend, PostSend, QpCaps, QueuePair, QueuePairBuilder, Transport};
 use crate::cq::{CompletionQueue, Direct};
@@ -41,11 +43,11 @@ impl Link<DirectQueues> for DirectLink {
         self.restart(queues);
     }
 
-    fn retired(&self) {
-        self.retire();
+    fn destroy(&mut self, leaver: Leaver<'_>) -> Result<()> {
+        self.give_up(leaver)
     }
 
-    fn destroyed(&self) {
+    fn left(&self) {
         self.tell();
     }
 
@@ -82,7 +84,11 @@ impl<'a, T: Transport> QueuePairBuilder<'a, T, Direct> {
 
     fn build_with(self, scatter_to_cqe: bool) -> Result<QueuePair<'a, T, Reset, Direct>> {
         let domain = mlx5::prepare(self.pd.context(), self.pd.as_ptr())?;
-        let (send_cq, recv_cq) = (self.send_cq.state().clone(), self.recv_cq.state().clone());
+        let (send_cq, recv_cq) =
+            (Arc::clone(self.send_cq.state().shared()), Arc::clone(self.recv_cq.state().shared()));
+        // what these leave may be what the device has no room for
+        send_cq.sweep();
+        recv_cq.sweep();
         let signal_all = self.signal_all;
         // it goes last, whatever happens
         let domain = std::cell::Cell::new(Some(domain));

@@ -43,6 +43,8 @@ use std::sync::Arc;
 use ibv_sys as sys;
 
 use self::core::QpCore;
+#[cfg(feature = "mlx5")]
+pub(crate) use self::link::Leaver;
 use crate::addr::{Endpoint, LocalPort};
 use crate::cq::{Bare, CqKind, Room};
 use crate::error::{CloseError, Refused, Result};
@@ -91,14 +93,33 @@ pub trait Backend: sealed::Sealed + Send + Sync + 'static {
 pub trait Verbs: Backend<Cq = Bare, Queues = (), Link = ()> {}
 
 pub(crate) mod link {
+    use std::sync::Arc;
+
+    use ibv_sys as sys;
+
+    use crate::error::Result;
+    use crate::raw::Raw;
+
+    /// A queue pair that is to be destroyed.
+    #[derive(Debug)]
+    pub struct Leaver<'q> {
+        pub(crate) qp: &'q mut Raw<sys::ibv_qp>,
+        #[cfg_attr(not(feature = "mlx5"), expect(dead_code, reason = "others are destroyed at once"))]
+        pub(crate) pd: &'q Arc<Raw<sys::ibv_pd>>,
+        /// It never left RESET.
+        #[cfg_attr(not(feature = "mlx5"), expect(dead_code, reason = "others are destroyed at once"))]
+        pub(crate) is_unused: bool,
+    }
+
     /// What stands between a queue pair and its completion queues.
     pub trait Link<Q> {
         /// The queue pair has come to RESET, and may go on.
         fn restarted(&self, queues: &mut Q);
-        /// The queue pair is to be destroyed; it is in RESET, if `needs_reset` says that this matters.
-        fn retired(&self);
-        /// It is destroyed, and its room was left behind.
-        fn destroyed(&self);
+        /// Destroys the queue pair, or keeps it until that can be: after `Ok` it is the caller's no more. It is in
+        /// RESET, if `NEEDS_RESET` says that this matters.
+        fn destroy(&mut self, leaver: Leaver<'_>) -> Result<()>;
+        /// It is given up, and its room was left behind.
+        fn left(&self);
         /// Whether it must be in RESET before it is destroyed.
         const NEEDS_RESET: bool;
     }
@@ -106,8 +127,10 @@ pub(crate) mod link {
     impl Link<()> for () {
         #[inline(always)]
         fn restarted(&self, (): &mut ()) {}
-        fn retired(&self) {}
-        fn destroyed(&self) {}
+        fn destroy(&mut self, leaver: Leaver<'_>) -> Result<()> {
+            leaver.qp.destroy()
+        }
+        fn left(&self) {}
         const NEEDS_RESET: bool = false;
     }
 }

@@ -173,6 +173,7 @@ fn a_number_that_is_used_again_is_another_queue_pair() {
     let request = write(slice(&mr, 0, 8), mr.remote_region().slice(4096..).unwrap()).signaled();
     let mut numbers = Vec::new();
     for round in 0..200u64 {
+        // three completions of the one before stand in the ring, so its number is still its own
         let Link { mut ours, peer, .. } = Link::on(&rig, Arc::clone(&cq));
         numbers.push(ours.qp_num());
         for id in 0..5 {
@@ -183,12 +184,13 @@ fn a_number_that_is_used_again_is_another_queue_pair() {
         // those of the queue pairs before are passed over
         assert_eq!(poller.poll().unwrap().id(), expected);
         assert_eq!(poller.poll().unwrap().id(), expected + 1);
-        // three are left behind; and the peer goes first, so that the next of ours gets this number
         drop(peer);
         drop(ours);
     }
-    let again = numbers.windows(2).filter(|pair| pair[0] == pair[1]).count();
-    assert!(again > 100, "the device gives numbers out again at once: {again}");
+    assert!(numbers.windows(2).all(|pair| pair[0] != pair[1]), "{numbers:?}");
+    numbers.sort_unstable();
+    numbers.dedup();
+    assert!(numbers.len() < 20, "the device gives numbers out again at once: {numbers:?}");
     assert!(poller.poll().is_none());
     rig.no_violations();
 }
