@@ -48,6 +48,10 @@ pub(crate) mod cqe {
     pub(crate) const SCATTER_32: u8 = 0x4;
     /// Data of up to 64 bytes lies before the CQE (128-byte entries).
     pub(crate) const SCATTER_64: u8 = 0x8;
+    /// The entry is the title of a session of compressed ones.
+    pub(crate) const COMPRESSED: u8 = 0xc;
+    /// The sender asked for a solicited event.
+    pub(crate) const SOLICITED: u8 = 0x2;
 
     /// Byte offsets in the 64-byte CQE.
     pub(crate) const SLID: usize = 22;
@@ -61,6 +65,17 @@ pub(crate) mod cqe {
     pub(crate) const SOP_QPN: usize = 56;
     pub(crate) const WQE_COUNTER: usize = 60;
     pub(crate) const OP_OWN: usize = 63;
+}
+
+/// The short form of a CQE in a compressed session: byte offsets. The first word of a receiver's is a hash or a
+/// checksum of the packet.
+pub(crate) mod mini {
+    pub(crate) const WQE_COUNTER: usize = 0;
+    pub(crate) const OPCODE: usize = 2;
+    pub(crate) const BYTE_CNT: usize = 4;
+    pub(crate) const LEN: usize = 8;
+    /// How many stand in one entry.
+    pub(crate) const ARRAY: usize = 8;
 }
 
 /// Why a request failed: the syndrome byte of an error CQE.

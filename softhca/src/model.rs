@@ -45,6 +45,8 @@ pub(crate) struct Model {
     pub(crate) timers: BTreeSet<(u64, u32)>,
     /// QPs in the error state, whose receive queues must be looked at.
     pub(crate) failed: BTreeSet<u32>,
+    /// CQs with completions that wait to be written together.
+    pub(crate) sessions: BTreeSet<u32>,
     pub(crate) fabric: Option<Fabric>,
     pub(crate) faults: Faults,
     pub(crate) owned: crate::check::owner::Owned,
@@ -112,6 +114,7 @@ impl Model {
             xrcds: Slab::from(1),
             timers: BTreeSet::new(),
             failed: BTreeSet::new(),
+            sessions: BTreeSet::new(),
             fabric,
             faults: Faults::parse(&config.faults)?,
             owned: crate::check::owner::Owned::default(),

@@ -8,12 +8,12 @@ use crate::objects::Event;
 use crate::objects::cq::Armed;
 
 /// A CQE to be written: the 64 bytes but the last, and what goes with it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Entry {
     pub(crate) body: [u8; 64],
     pub(crate) opcode: u8,
-    /// Scatter-to-CQE flag.
-    pub(crate) scatter: u8,
+    /// Whether data lies in the entry, or a session begins with it.
+    pub(crate) format: u8,
     /// Data for the first half of a 128-byte entry.
     pub(crate) extra: Option<Vec<u8>>,
     pub(crate) solicited: bool,
@@ -21,20 +21,24 @@ pub(crate) struct Entry {
 
 impl Entry {
     pub(crate) fn new(opcode: u8) -> Self {
-        Self { body: [0; 64], opcode, scatter: 0, extra: None, solicited: false }
+        Self { body: [0; 64], opcode, format: 0, extra: None, solicited: false }
     }
 
     pub(crate) fn put32(&mut self, at: usize, v: u32) {
         put(&mut self.body, at, &v.to_be_bytes());
     }
 
+    pub(super) fn is_error(&self) -> bool {
+        matches!(self.opcode, cqe::REQ_ERR | cqe::RESP_ERR)
+    }
+
     /// Puts up to 32 (or, in a 128-byte entry, 64) bytes of data into the entry.
     pub(crate) fn scatter(&mut self, data: &[u8], cqe_size: u32) {
         if cqe_size == 128 {
-            self.scatter = cqe::SCATTER_64;
+            self.format = cqe::SCATTER_64;
             self.extra = Some(data.to_vec());
         } else {
-            self.scatter = cqe::SCATTER_32;
+            self.format = cqe::SCATTER_32;
             put(&mut self.body, 0, data);
         }
     }
@@ -46,13 +50,14 @@ pub(crate) fn scatter_room(cqe_size: u32) -> u64 {
 }
 
 impl Model {
-    /// Writes a CQE of QP `qpn`. If the queue overruns, the QP fails.
+    /// Completes a request of QP `qpn`. If the queue overruns, the QP fails.
     pub(crate) fn push_cqe(&mut self, cqn: u32, qpn: u32, mut e: Entry) {
         let forced = self.faults.on_cqe(cqn);
         let now = self.now();
         let Some(cq) = self.cqs.get_mut(cqn) else { return };
         let ci = mem::load_be32(cq.db) & 0xff_ffff;
-        let full = cq.pi.wrapping_sub(ci) & 0xff_ffff >= cq.entries;
+        let waiting = u32::try_from(cq.session.len()).unwrap_or(0);
+        let full = cq.pi.wrapping_add(waiting).wrapping_sub(ci) & 0xff_ffff >= cq.entries;
         if cq.overrun || forced || full && !cq.ignore_overrun {
             let first = !cq.overrun;
             cq.overrun = true;
@@ -62,40 +67,52 @@ impl Model {
             self.fatal(qpn);
             return;
         }
-        let error = matches!(e.opcode, cqe::REQ_ERR | cqe::RESP_ERR);
-        if !error {
+        if !e.is_error() {
             put(&mut e.body, cqe::TIMESTAMP, &now.to_be_bytes());
         }
-        let owner = u8::from(cq.pi & cq.entries != 0);
-        let slot = cq.buf + u64::from(cq.pi & (cq.entries - 1)) * u64::from(cq.cqe_size);
-        let half = slot + u64::from(cq.cqe_size - 64);
-        cq.pi = cq.pi.wrapping_add(1);
-        if e.solicited || error {
-            cq.solicited_pi = cq.pi;
+        if cq.compresses && e.can_share() {
+            self.join_session(cqn, e);
+            return;
         }
+        self.close_session(cqn);
+        self.log_cqe(cqn, &e);
+        self.write_cqe(cqn, &e, 1);
+    }
+
+    /// Writes a CQE that stands for `n` completions, and takes as many places.
+    pub(super) fn write_cqe(&mut self, cqn: u32, e: &Entry, n: u32) {
+        let Some(cq) = self.cqs.get_mut(cqn) else { return };
+        let at = cq.entry(cq.pi);
         if let Some(extra) = &e.extra {
-            mem::write(slot, extra);
+            mem::write(at - 64, extra);
         }
         let (head, _) = e.body.split_at(cqe::OP_OWN);
-        mem::write(half, head);
+        mem::write(at, head);
         // The last byte makes the entry the application's.
-        mem::store_u8_release(half + cqe::OP_OWN as u64, e.opcode << 4 | e.scatter | owner);
+        let owner = u8::from(cq.pi & cq.entries != 0);
+        let solicited = if e.solicited { cqe::SOLICITED } else { 0 };
+        mem::store_u8_release(at + cqe::OP_OWN as u64, e.opcode << 4 | e.format | solicited | owner);
+        let wakes = e.solicited || e.is_error();
+        cq.pi = cq.pi.wrapping_add(n);
+        if wakes {
+            cq.solicited_pi = cq.pi;
+        }
         let fire = match cq.armed {
             Armed::No => false,
             Armed::Any => true,
-            Armed::Solicited => e.solicited || error,
+            Armed::Solicited => wakes,
         };
-        self.stats.cqes += 1;
-        self.stats.error_cqes += u64::from(error);
-        if self.log_is_on() {
-            self.log_cqe(cqn, &e);
-        }
+        self.stats.cqes += u64::from(n);
+        self.stats.error_cqes += u64::from(e.is_error());
         if fire {
             self.completion_event(cqn);
         }
     }
 
-    fn log_cqe(&mut self, cqn: u32, e: &Entry) {
+    pub(super) fn log_cqe(&mut self, cqn: u32, e: &Entry) {
+        if !self.log_is_on() {
+            return;
+        }
         let qpn = bits::be32(&e.body, cqe::SOP_QPN) & 0xff_ffff;
         let wqe = bits::be16(&e.body, cqe::WQE_COUNTER);
         let bytes = bits::be32(&e.body, cqe::BYTE_CNT);

@@ -1,6 +1,7 @@
 //! The device at work: doorbells, timers, and one pass over what is to do.
 
 mod complete;
+pub(crate) mod compress;
 pub(crate) use complete::Entry;
 mod lifecycle;
 mod receive;
@@ -25,6 +26,7 @@ impl Model {
         busy |= self.poll_fabric();
         busy |= self.run_timers();
         busy |= self.flush_failed();
+        self.close_sessions();
         let now = self.now();
         for (_, c) in self.contexts.iter() {
             c.bar.set_clock(now);

@@ -168,7 +168,7 @@ impl Model {
             }
             self.check_owned(&spans, r.len + header);
             let small = r.len <= scatter_room(size);
-            let filled = if kind == QpKind::Rc && scatter_recv && small {
+            let filled = if scatter_recv && small {
                 r.bytes(r.len).map(|data| e.scatter(&data, size)).is_some()
             } else {
                 if header > 0 {
@@ -185,7 +185,7 @@ impl Model {
         }
         self.pop(&sink);
         let route = u32::from(r.grh.is_some()) << 28 | u32::from(r.sl & 0xf) << 24;
-        if e.scatter != cqe::SCATTER_32 {
+        if e.format != cqe::SCATTER_32 {
             e.put32(cqe::FLAGS_RQPN, route | r.src_qpn);
             bits::put(&mut e.body, cqe::SLID, &r.slid.to_be_bytes());
         }

@@ -1,5 +1,7 @@
 //! Completion queues.
 
+use crate::engine::Entry;
+
 /// A completion queue in the application's memory.
 #[derive(Debug)]
 pub(crate) struct Cq {
@@ -29,6 +31,18 @@ pub(crate) struct Cq {
     pub(crate) ignore_overrun: bool,
     /// Queues that use it.
     pub(crate) uses: u32,
+    /// Completions that resemble each other are written in a short form.
+    pub(crate) compresses: bool,
+    /// Those that wait to be written together.
+    pub(crate) session: Vec<Entry>,
+}
+
+impl Cq {
+    /// Where the 64-byte CQE of place `index` is: in an entry of 128 bytes it is the second half.
+    pub(crate) fn entry(&self, index: u32) -> u64 {
+        let size = u64::from(self.cqe_size);
+        self.buf + u64::from(index & (self.entries - 1)) * size + (size - 64)
+    }
 }
 
 /// Whether the next completion makes an event.

@@ -59,6 +59,9 @@ plain! {
         rss_caps: [u32; 4], max_wq_type_rq: u32, raw_packet_caps: u32, tm_caps: [u32; 6],
         max_cq_moderation_count: u16, max_cq_moderation_period: u16, moderation_reserved: u32, max_dm_size: u64,
         xrc_odp_caps: u32, reserved: u32 }
+    Mlx5QueryDeviceResp { comp_mask: u32, response_length: u32, tso_caps: [u32; 2], rss_caps: [u64; 2],
+        cqe_comp_max_num: u32, cqe_comp_supported_format: u32, packet_pacing_caps: [u32; 4],
+        multi_pkt_send_wqes: u32, flags: u32 }
     QueryPortResp { port_cap_flags: u32, max_msg_sz: u32, bad_pkey_cntr: u32, qkey_viol_cntr: u32,
         gid_tbl_len: u32, pkey_tbl_len: u16, lid: u16, sm_lid: u16, state: u8, max_mtu: u8, active_mtu: u8,
         lmc: u8, max_vl_num: u8, sm_sl: u8, subnet_timeout: u8, init_type_reply: u8, active_width: u8,
@@ -193,6 +196,7 @@ mod tests {
     fn sizes_are_the_headers() {
         assert_eq!(size_of::<QueryDeviceResp>(), 176);
         assert_eq!(size_of::<ExQueryDeviceResp>(), 304);
+        assert_eq!(size_of::<Mlx5QueryDeviceResp>(), 64);
         assert_eq!(size_of::<ModifyQp>(), 112);
         assert_eq!(size_of::<QueryQpResp>(), 128);
         assert_eq!(size_of::<Mlx5CreateQp>(), 56);

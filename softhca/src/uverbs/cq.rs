@@ -11,6 +11,9 @@ use crate::objects::cq::Armed;
 use crate::objects::{Cq, Handle};
 
 const UAR_PAGE_INDEX: u16 = 2;
+/// What a receiver's compressed completion holds beside its length: one of these.
+pub(super) const FORMAT_HASH: u8 = 1;
+pub(super) const FORMAT_CHECKSUM: u8 = 2;
 const TIMESTAMP: u32 = 1;
 const IGNORE_OVERRUN: u32 = 2;
 
@@ -30,8 +33,11 @@ impl Call<'_> {
         if !matches!(q.cqe_size, 64 | 128) || q.buf_addr == 0 || q.db_addr & 7 != 0 {
             return Err(libc::EINVAL);
         }
-        if q.cqe_comp_en != 0 || q.flags & !UAR_PAGE_INDEX != 0 {
-            // CQE compression, padding and real-time timestamps.
+        let compresses = q.cqe_comp_en == 1;
+        if compresses && !matches!(q.cqe_comp_res_format, FORMAT_HASH | FORMAT_CHECKSUM)
+            || q.flags & !UAR_PAGE_INDEX != 0
+        {
+            // Compression with stride indices, padding and real-time timestamps.
             return Err(libc::EOPNOTSUPP);
         }
         if self.model.cqs.len() >= limits.max_cq as usize {
@@ -56,6 +62,8 @@ impl Call<'_> {
             overrun: false,
             ignore_overrun: flags & IGNORE_OVERRUN != 0,
             uses: 0,
+            compresses,
+            session: Vec::new(),
         };
         if let Some(c) = channel.and_then(|n| self.model.channels.get_mut(n)) {
             c.uses += 1;

@@ -1,11 +1,13 @@
 //! Contexts, devices, ports and GIDs.
 
 use super::abi::{
-    AllocUcontextReq, AllocUcontextResp, ExQueryDeviceResp, GidEntry, Plain, QueryDeviceResp, QueryPortResp,
-    ids,
+    AllocUcontextReq, AllocUcontextResp, ExQueryDeviceResp, GidEntry, Mlx5QueryDeviceResp, Plain,
+    QueryDeviceResp, QueryPortResp, ids,
 };
+use super::cq::{FORMAT_CHECKSUM, FORMAT_HASH};
 use super::{Call, Outcome};
 use crate::config::Link;
+use crate::engine::compress;
 use crate::model::Device;
 
 /// Completion vectors.
@@ -132,11 +134,17 @@ impl Call<'_> {
             ..ExQueryDeviceResp::zeroed()
         };
         self.attrs.write(1, &r);
-        // mlx5's own part: nothing but its length.
-        let len = self.attrs.len(ids::UHW_OUT);
-        if len >= 8 {
-            self.attrs.write_all(ids::UHW_OUT, &[0u32, u32::try_from(len).unwrap_or(0)]);
-        }
+        const CQE_128B_COMP: u32 = 1;
+        self.attrs.write(
+            ids::UHW_OUT,
+            &Mlx5QueryDeviceResp {
+                response_length: size::<Mlx5QueryDeviceResp>(),
+                cqe_comp_max_num: u32::try_from(compress::MOST).unwrap_or(0),
+                cqe_comp_supported_format: u32::from(FORMAT_HASH | FORMAT_CHECKSUM),
+                flags: CQE_128B_COMP,
+                ..Mlx5QueryDeviceResp::zeroed()
+            },
+        );
         Ok(())
     }
 

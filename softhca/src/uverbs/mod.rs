@@ -62,6 +62,8 @@ impl Call<'_> {
             }
             _ => Err(libc::EPROTONOSUPPORT),
         };
+        // A change of state may have made the device work.
+        self.model.close_sessions();
         if let Err(e) = done {
             let ctx = self.ctx;
             self.model.log(|| format!("ctx {ctx} object {object:#x} method {method:#x}: errno {e}"));

@@ -61,8 +61,7 @@ impl Call<'_> {
         let rcq = if target || kind == QpKind::XrcIni { 0 } else { self.cq_of(self.attrs.number32(5))? };
         let srq = if self.attrs.has(3) { Some(self.srq_of(self.attrs.number32(3))?) } else { None };
         let rq_len = u64::from(q.rq_wqe_count) << q.rq_wqe_shift;
-        let scatter =
-            !self.model.config.no_scatter_to_cqe && kind == QpKind::Rc && q.flags & flag::SCATTER_CQE != 0;
+        let scatter = !self.model.config.no_scatter_to_cqe && q.flags & flag::SCATTER_CQE != 0;
         let sig_all = flags & SQ_SIG_ALL != 0;
         let qp = Qp {
             ctx: self.ctx,
@@ -87,8 +86,10 @@ impl Call<'_> {
             },
             sig_all,
             block_loopback: flags & BLOCK_MULTICAST_LOOPBACK != 0,
-            scatter_recv: scatter,
-            scatter_send: scatter && (sig_all || q.flags & flag::ALLOW_SCATTER_CQE != 0),
+            scatter_recv: scatter && matches!(kind, QpKind::Rc | QpKind::Uc),
+            scatter_send: scatter
+                && kind == QpKind::Rc
+                && (sig_all || q.flags & flag::ALLOW_SCATTER_CQE != 0),
             rq: q.buf_addr,
             rq_count: if srq.is_some() { 0 } else { q.rq_wqe_count },
             rq_shift: q.rq_wqe_shift,

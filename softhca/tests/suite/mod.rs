@@ -2,9 +2,12 @@
 #![allow(clippy::borrow_as_ptr, clippy::unnecessary_cast, reason = "arguments of C functions")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
+mod compression;
 mod contexts;
 mod data;
 mod direct;
 mod errors;
 mod garbage;
 mod objects;
+mod ring;
+mod scatter;

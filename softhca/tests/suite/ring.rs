@@ -1,0 +1,121 @@
+//! The ring of a completion queue, for tests that look at the entries themselves.
+//!
+//! # Safety
+//!
+//! The ring's address and size come from `mlx5dv_init_obj`; only entries that the device gave away are written.
+#![expect(unsafe_code, reason = "reads and writes a completion queue's ring")]
+#![allow(clippy::borrow_as_ptr, clippy::unnecessary_cast, reason = "arguments of C functions")]
+#![allow(clippy::undocumented_unsafe_blocks, reason = "one argument for all: see the module")]
+
+use crate::common::*;
+use ibv_sys::*;
+use std::mem::zeroed;
+
+const COMPRESSED: u8 = 3;
+
+/// A completion queue of `n` entries of `size` bytes; null if it is refused.
+pub(crate) fn create(
+    d: &Dev,
+    n: u32,
+    size: u16,
+    format: Option<u8>,
+    ch: *mut ibv_comp_channel,
+) -> *mut ibv_cq {
+    unsafe {
+        let mut a: ibv_cq_init_attr_ex = zeroed();
+        a.cqe = n;
+        a.channel = ch;
+        let mut m: mlx5dv_cq_init_attr = zeroed();
+        m.comp_mask = MLX5DV_CQ_INIT_ATTR_MASK_CQE_SIZE as _;
+        m.cqe_size = size;
+        if let Some(format) = format {
+            m.comp_mask |= MLX5DV_CQ_INIT_ATTR_MASK_COMPRESSED_CQE as u64;
+            m.cqe_comp_res_format = format;
+        }
+        mlx5dv_create_cq(d.ctx, &mut a, &mut m).cast()
+    }
+}
+
+/// A queue's ring, as far as it was looked at.
+pub(crate) struct Ring {
+    dv: mlx5dv_cq,
+    seen: u32,
+}
+
+impl Ring {
+    pub(crate) fn of(cq: *mut ibv_cq) -> Self {
+        unsafe {
+            let mut dv: mlx5dv_cq = zeroed();
+            let mut o: mlx5dv_obj = zeroed();
+            o.cq.in_ = cq;
+            o.cq.out = &mut dv;
+            assert_eq!(mlx5dv_init_obj(&mut o, MLX5DV_OBJ_CQ as _), 0);
+            Self { dv, seen: 0 }
+        }
+    }
+
+    fn entry(&self, i: u32) -> *mut u8 {
+        let at = (i & (self.dv.cqe_cnt - 1)) * self.dv.cqe_size + (self.dv.cqe_size - 64);
+        unsafe { self.dv.buf.cast::<u8>().add(at as usize) }
+    }
+
+    fn get(&self, i: u32) -> [u8; 64] {
+        std::array::from_fn(|k| unsafe { self.entry(i).add(k).read_volatile() })
+    }
+
+    fn owner(&self, i: u32) -> u8 {
+        u8::from(i & self.dv.cqe_cnt != 0)
+    }
+
+    /// The format of the entry at place `i`: 1 and 2 if up to 32 or 64 bytes of data lie in it.
+    pub(crate) fn format(&self, i: u32) -> u8 {
+        self.get(i)[63] >> 2 & 3
+    }
+
+    /// The first half of an entry of 128 bytes.
+    pub(crate) fn extra(&self, i: u32) -> [u8; 64] {
+        assert_eq!(self.dv.cqe_size, 128);
+        std::array::from_fn(|k| unsafe { self.entry(i).sub(64 - k).read_volatile() })
+    }
+
+    /// Replaces each session by the completions that it stands for. Gives how many each entry stood for.
+    pub(crate) fn expand(&mut self) -> Vec<u32> {
+        let mut sessions = Vec::new();
+        loop {
+            let title = self.get(self.seen);
+            if title[63] >> 4 == 15 || title[63] & 1 != self.owner(self.seen) {
+                return sessions;
+            }
+            let n = if title[63] >> 2 & 3 == COMPRESSED {
+                u32::from_be_bytes([title[44], title[45], title[46], title[47]])
+            } else {
+                1
+            };
+            if n > 1 {
+                // All arrays are read before anything is written.
+                let places = (0..n).step_by(8).map(|k| self.get(self.seen + k.max(1)));
+                let minis: Vec<[u8; 8]> = places
+                    .flat_map(|a| a.chunks_exact(8).map(|m| m.try_into().unwrap()).collect::<Vec<_>>())
+                    .collect();
+                for (k, mini) in (0..n).zip(minis) {
+                    let mut cqe = title;
+                    cqe[44..48].copy_from_slice(&mini[4..8]);
+                    if title[63] >> 4 == 0 {
+                        cqe[60..62].copy_from_slice(&mini[0..2]);
+                        cqe[56] = mini[2];
+                    } else {
+                        assert_eq!(mini[..4], [0; 4], "neither hash nor checksum");
+                        let counter = u16::from_be_bytes([title[60], title[61]]).wrapping_add(k as u16);
+                        cqe[60..62].copy_from_slice(&counter.to_be_bytes());
+                    }
+                    cqe[63] = title[63] & 0xf2 | self.owner(self.seen + k);
+                    for (b, v) in cqe.iter().enumerate() {
+                        unsafe { self.entry(self.seen + k).add(b).write_volatile(*v) };
+                    }
+                }
+            }
+            sessions.push(n);
+            self.seen += n;
+        }
+    }
+}
