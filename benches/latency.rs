@@ -1,212 +1,184 @@
-//! `IBV_DEVICE=rxe0 cargo bench --bench latency`: latency between two queue pairs of this process on a device.
+//! `cargo bench --bench latency [NAME]`: ping-pong between two processes on a device, beside the C program that does the
+//! same, and over TCP.
 //!
-//! | row | what one sample is |
-//! |---|---|
-//! | SEND | half of there and back: a message each way, received by polling |
-//! | WRITE, READ, fetch-and-add, compare-and-swap | from the post until its completion is polled |
-//! | TCP | half of there and back over a socket of this machine, for comparison |
+//! | row | what one sample is | C's program |
+//! |---|---|---|
+//! | SEND | half of there and back: a message each way, received by a completion | `ib_send_lat` |
+//! | WRITE | half of there and back: each side looks at the last byte of its memory | `ib_write_lat` |
+//! | READ | from one post to the next, with the completion in between | `ib_read_lat` |
+//! | `FETCH_ADD`, `CMP_SWP` | the same | `ib_atomic_lat` |
+//! | TCP | half of there and back over a socket of this machine, for context | |
 //!
-//! `IBV_GID_INDEX` picks the GID to send from, as the examples' `-g`. Without a device there is only TCP.
-//! `cargo xtask vm -- env IBV_DEVICE=rxe0 cargo bench --bench latency` gives it a software device.
+//! Each send asks for a completion, which is polled before the next message is awaited, as C's programs do. `inline`: the
+//! message travels in the request. `events`: processes sleep until a completion (over TCP: a message) comes; else they
+//! poll.
+//!
+//! A row is measured in turns: C, ours, C, ours, …, C, each time two new processes, with the same size and number of
+//! messages. Each median of ours is held against the mean of those of C before and after it. If C typically differs from
+//! one run to the next by more than 5 %, nothing can be concluded. `computed` is what both processes together computed
+//! in a round trip.
 
-use std::error::Error;
-use std::io::{Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use ibv::{
-    CompletionQueue, Connection, Context, InitAttr, Inline, MemoryRegion, QueuePair, Rc, Remote,
-    RemoteAccess, WorkCompletion, cmp_swp, devices, fetch_add, read, recv, send, write,
+use ibv_bench_pairs::{
+    Operation, Options, Pairs, Place, Result, Series, Test, ours, program, theirs, ticks_per_microsecond,
 };
+use serde_json::{Value, json};
 
-type Result<T> = std::result::Result<T, Box<dyn Error>>;
+const ABOUT: &str =
+    "cargo bench --bench latency -- [NAME] [OPTION]...: ping-pong on a device, beside C's programs";
 
-/// A row ends after so many samples, or that time.
-const SAMPLES: usize = 20_000;
-const TIME: Duration = Duration::from_secs(1);
-const WARM_UP: usize = 100;
+const SIZES: [usize; 6] = [2, 64, 1024, 4096, 65536, 1 << 20];
+const INLINE_SIZES: [usize; 2] = [2, 64];
+const EVENT_SIZES: [usize; 2] = [64, 4096];
 
-const SIZES: [usize; 5] = [2, 64, 1024, 4096, 65536];
+/// Messages of a run: as many as its time allows, within these.
+const ITERATIONS: std::ops::RangeInclusive<u64> = 50..=20_000;
+/// Of a first run, which tells how many those are.
+const TRY: u64 = 50;
 
-/// Takes samples of `f`, which says how long it took, and prints a row.
-fn row(name: &str, mut f: impl FnMut() -> Result<Duration>) -> Result<()> {
-    for _ in 0..WARM_UP {
-        f()?;
-    }
-    let (start, mut samples) = (Instant::now(), Vec::with_capacity(SAMPLES));
-    while samples.len() < SAMPLES && start.elapsed() < TIME {
-        samples.push(f()?.as_secs_f64() * 1e6);
-    }
-    samples.sort_by(f64::total_cmp);
-    let at = |part: f64| {
-        let index = ((samples.len() as f64 * part) as usize).min(samples.len() - 1);
-        samples.get(index).copied().unwrap_or(f64::NAN)
-    };
-    let columns = [0.0, 0.5, 0.9, 0.99, 0.999, 1.0].map(|part| format!("{:>9.2}", at(part)));
-    println!("{name:20} {:>7} {}", samples.len(), columns.join(" "));
-    Ok(())
-}
-
-fn header(what: &str) {
-    let columns = ["min", "p50", "p90", "p99", "p99.9", "max"].map(|name| format!("{name:>9}"));
-    println!("\n{what}\n{:20} {:>7} {}", "µs", "samples", columns.join(" "));
-}
-
-/// One end: a queue pair with its queues and its memory.
-struct End<'a> {
-    qp: QueuePair<'a>,
-    sends: &'a CompletionQueue<'a>,
-    recvs: &'a CompletionQueue<'a>,
-    mr: &'a MemoryRegion<'a, Remote>,
-}
-
-/// Polls until one request is done.
-fn complete(cq: &CompletionQueue<'_>) -> Result<()> {
-    let mut wcs = [WorkCompletion::default(); 1];
-    loop {
-        if let [wc] = cq.poll(&mut wcs)? {
-            wc.result()?;
-            return Ok(());
+fn tests() -> Vec<Test> {
+    use Operation::{CmpSwp, FetchAdd, Read, Send, Tcp, Write};
+    let mut tests = Vec::new();
+    for operation in [Send, Write, Read, Tcp] {
+        tests.extend(SIZES.map(|bytes| Test::latency(operation, bytes)));
+        if matches!(operation, Send | Write) {
+            tests.extend(INLINE_SIZES.map(|bytes| Test { inline: true, ..Test::latency(operation, bytes) }));
+        }
+        // who writes into the other's memory raises no event there
+        if operation != Write {
+            tests.extend(EVENT_SIZES.map(|bytes| Test { events: true, ..Test::latency(operation, bytes) }));
         }
     }
+    for operation in [FetchAdd, CmpSwp] {
+        let test = Test::latency(operation, 8);
+        tests.extend([test.clone(), Test { events: true, ..test }]);
+    }
+    tests
 }
 
-impl End<'_> {
-    fn expect(&self, size: usize) -> Result<()> {
-        Ok(self.qp.post_recv(recv(self.mr.slice(..size)?))?)
-    }
-
-    fn send(&self, size: usize, bytes: &[u8]) -> Result<()> {
-        match bytes.get(..size).filter(|bytes| bytes.len() <= self.qp.max_inline() as usize) {
-            Some(bytes) => self.qp.post(send(Inline(bytes)).signaled())?,
-            None => self.qp.post(send(self.mr.slice(..size)?).signaled())?,
-        }
-        Ok(())
-    }
+/// What a row came to.
+struct Measured {
+    test: Test,
+    ours: Series,
+    theirs: std::result::Result<(Series, Pairs), String>,
 }
 
-fn on_device(name: &str) -> Result<()> {
-    let ctx = Context::open(name)?;
-    let pd = ctx.alloc_pd()?;
-    let cqs = [ctx.create_cq(64)?, ctx.create_cq(64)?, ctx.create_cq(64)?, ctx.create_cq(64)?];
-    let [sends_a, recvs_a, sends_b, recvs_b] = &cqs;
-    let access = RemoteAccess::READ | RemoteAccess::WRITE | RemoteAccess::ATOMIC;
-    let (mr_a, mr_b) = (pd.alloc_remote(65536, access)?, pd.alloc_remote(65536, access)?);
-    let local = match std::env::var("IBV_GID_INDEX") {
-        Ok(index) => ctx.local_port_with_gid(1, index.parse()?)?,
-        Err(_) => ctx.local_port(1)?,
-    };
-    let make = |sends, recvs| -> Result<_> {
-        // 0 of inline data is what every device can have
-        let builder = |inline| pd.create_qp::<Rc>(sends, recvs).inline(inline).build();
-        let qp = builder(64).or_else(|_| builder(0))?;
-        Ok(qp.init(InitAttr::new(1).access(access))?)
-    };
-    let (a, b) = (make(sends_a, recvs_a)?, make(sends_b, recvs_b)?);
-    let (to_b, to_a) = (b.endpoint(&local, 0), a.endpoint(&local, 0));
-    let a =
-        End { qp: a.connect(&Connection::new(local, 0, to_b))?, sends: sends_a, recvs: recvs_a, mr: &mr_a };
-    let b =
-        End { qp: b.connect(&Connection::new(local, 0, to_a))?, sends: sends_b, recvs: recvs_b, mr: &mr_b };
-    let bytes = [7u8; 64];
-    header(&format!("{name}, RC, two queue pairs of one process"));
-    for size in SIZES {
-        row(&format!("SEND {size}"), || {
-            b.expect(size)?;
-            a.expect(size)?;
-            let start = Instant::now();
-            a.send(size, &bytes)?;
-            complete(b.recvs)?;
-            b.send(size, &bytes)?;
-            complete(a.recvs)?;
-            let took = start.elapsed() / 2;
-            complete(a.sends)?;
-            complete(b.sends)?;
-            Ok(took)
-        })?;
-    }
-    let timed = |post: &dyn Fn() -> Result<()>| -> Result<Duration> {
-        let start = Instant::now();
-        post()?;
-        complete(a.sends)?;
-        Ok(start.elapsed())
-    };
-    let peer = mr_b.remote_region();
-    for size in SIZES {
-        let (data, to) = (mr_a.slice(..size)?, peer.slice(..size)?);
-        row(&format!("WRITE {size}"), || timed(&|| Ok(a.qp.post(write(data, to).signaled())?)))?;
-        row(&format!("READ {size}"), || timed(&|| Ok(a.qp.post(read(data, to).signaled())?)))?;
-    }
-    if ctx.device_attr().atomic_cap() != ibv::AtomicCap::NONE {
-        let (word, at) = (mr_a.u64_at(0)?, peer.u64_at(0)?);
-        row("FETCH_ADD", || timed(&|| Ok(a.qp.post(fetch_add(word, at, 1).signaled())?)))?;
-        row("CMP_SWP", || timed(&|| Ok(a.qp.post(cmp_swp(word, at, 0, 0).signaled())?)))?;
-    }
-    Ok(())
+struct Bench<'o> {
+    options: &'o Options,
+    place: Place,
+    ticks: f64,
 }
 
-/// The same way there and back over TCP, with a thread at the other end.
-fn over_tcp() -> Result<()> {
-    let listener = TcpListener::bind("127.0.0.1:0")?;
-    let mut here = TcpStream::connect(listener.local_addr()?)?;
-    let (mut there, _) = listener.accept()?;
-    here.set_nodelay(true)?;
-    there.set_nodelay(true)?;
-    header("TCP over loopback, two threads");
-    for size in SIZES {
-        let mut bytes = vec![7u8; size];
-        std::thread::scope(|scope| {
-            let echo = scope.spawn(|| -> std::io::Result<()> {
-                let mut bytes = vec![0u8; size];
-                loop {
-                    there.read_exact(&mut bytes)?;
-                    // a first byte of 0 is the end
-                    if bytes.first() == Some(&0) {
-                        return Ok(());
-                    }
-                    there.write_all(&bytes)?;
+impl Bench<'_> {
+    fn ours(&self, test: &Test) -> Result<Series> {
+        Series::read(&ours(&self.place, test)?, self.ticks)
+    }
+
+    fn theirs(&self, test: &Test) -> Result<Series> {
+        Series::read(&theirs(&self.place, test)?, self.ticks)
+    }
+
+    /// As many messages as a run has time for.
+    fn sized(&self, test: Test) -> Result<Test> {
+        let first = self.ours(&Test { iterations: TRY, ..test.clone() })?.at(50.0);
+        let round_trip = if test.operation.is_two_sided() { 2.0 * first } else { first };
+        let iterations = (self.options.time.as_secs_f64() * 1e6 / round_trip) as u64;
+        Ok(Test { iterations: iterations.clamp(*ITERATIONS.start(), *ITERATIONS.end()), ..test })
+    }
+
+    fn measure(&self, test: Test) -> Result<Measured> {
+        let test = self.sized(test)?;
+        let (mut all_ours, mut all_theirs) = (Series::new()?, Series::new()?);
+        let mut ours = || -> Result<f64> {
+            let series = self.ours(&test)?;
+            all_ours.add(&series)?;
+            Ok(series.at(50.0))
+        };
+        // a program that cannot do it here says so the first time
+        let has_theirs =
+            program(&test).and_then(|_| self.theirs(&test).map(drop).map_err(|error| error.to_string()));
+        let pairs = match has_theirs {
+            Ok(()) => Ok(Pairs::take(self.options.pairs, ours, || {
+                let series = self.theirs(&test)?;
+                all_theirs.add(&series)?;
+                Ok(series.at(50.0))
+            })?),
+            Err(why) => {
+                for _ in 0..self.options.pairs {
+                    ours()?;
                 }
-            });
-            row(&format!("TCP {size}"), || {
-                let start = Instant::now();
-                here.write_all(&bytes)?;
-                here.read_exact(&mut bytes)?;
-                Ok(start.elapsed() / 2)
-            })?;
-            here.write_all(&vec![0u8; size])?;
-            echo.join().map_err(|_| "the echo thread panicked")??;
-            Ok::<_, Box<dyn Error>>(())
-        })?;
+                Err(why)
+            }
+        };
+        Ok(Measured { test, ours: all_ours, theirs: pairs.map(|pairs| (all_theirs, pairs)) })
     }
-    Ok(())
 }
 
-fn run() -> Result<()> {
-    match std::env::var("IBV_DEVICE") {
-        Ok(name) => on_device(&name)?,
-        Err(_) => {
-            let names = devices()
-                .map(|list| list.iter().map(|device| device.name().to_owned()).collect::<Vec<_>>())
-                .unwrap_or_default();
-            let there_are = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
-            println!(
-                "no RDMA device measured: set IBV_DEVICE to the name of one (on this machine: {there_are})."
-            );
-            println!(
-                "`cargo xtask vm -- env IBV_DEVICE=rxe0 cargo bench --bench latency` gives it a software one."
-            );
+impl Measured {
+    fn print_json(&self) {
+        let Test { operation, bytes, inline, events, iterations, .. } = &self.test;
+        let (theirs, alone) = (self.theirs.as_ref().ok(), self.theirs.as_ref().err());
+        let row = json!({
+            "name": self.test.to_string(),
+            "operation": operation.to_string(),
+            "bytes": bytes,
+            "inline": inline,
+            "events": events,
+            "iterations": iterations,
+            "ours": self.ours.to_json(),
+            "theirs": theirs.map(|(series, _)| series.to_json()),
+            "pairs": theirs.map(|(_, pairs)| pairs.to_json()),
+            "program": theirs.and_then(|_| program(&self.test).ok()),
+            "alone": alone,
+        });
+        println!("{row}");
+    }
+
+    fn print(&self) {
+        let line = |who: &str, series: &Series, verdict: &str| {
+            let json = series.to_json();
+            let columns = COLUMNS.map(|name| match json.get(name).and_then(Value::as_f64) {
+                Some(value) => format!("{value:>9.2}"),
+                None => format!("{:>9}", "-"),
+            });
+            let samples = series.samples();
+            println!("{who:22} {samples:>7} {}  {verdict}", columns.join(" "));
+        };
+        match &self.theirs {
+            Ok((theirs, pairs)) => {
+                line(&self.test.to_string(), &self.ours, &pairs.to_string());
+                line(&format!("  {}", program(&self.test).unwrap_or_default()), theirs, "");
+            }
+            Err(_) if self.test.operation == Operation::Tcp => {
+                line(&self.test.to_string(), &self.ours, "");
+            }
+            Err(why) => line(&self.test.to_string(), &self.ours, &format!("no C: {why}")),
         }
     }
-    over_tcp()
+}
+
+const COLUMNS: [&str; 8] = ["min", "p50", "p90", "p99", "p99.9", "p99.99", "max", "computed"];
+
+fn benchmark(options: &Options) -> Result<()> {
+    let bench = Bench { options, place: Place::find()?, ticks: ticks_per_microsecond() };
+    let tests: Vec<Test> = tests().into_iter().filter(|test| options.wants(&test.to_string())).collect();
+    if options.json {
+        println!("{}", json!({ "place": bench.place.describe(), "soft": bench.place.is_soft() }));
+    } else {
+        let columns = COLUMNS.map(|name| format!("{name:>9}"));
+        println!("{}\n{:22} {:>7} {}", bench.place.describe(), "µs", "samples", columns.join(" "));
+    }
+    let start = Instant::now();
+    for (number, test) in tests.iter().enumerate() {
+        eprintln!("latency: {}/{} {test}, {:.0} s", number + 1, tests.len(), start.elapsed().as_secs_f64());
+        let measured = bench.measure(test.clone())?;
+        if options.json { measured.print_json() } else { measured.print() }
+    }
+    Ok(())
 }
 
 fn main() -> ExitCode {
-    match run() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("latency: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    ibv_bench_pairs::main("latency", ABOUT, benchmark)
 }
