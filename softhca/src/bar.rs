@@ -7,7 +7,7 @@
 #![expect(unsafe_code, reason = "maps and accesses shared pages")]
 
 use crate::bits;
-use crate::interpose::real;
+use crate::interpose::{fds, real};
 use crate::objects::context::PAGES;
 use std::os::fd::RawFd;
 use std::ptr::{null_mut, with_exposed_provenance_mut};
@@ -32,8 +32,7 @@ pub(crate) struct Bar {
 impl Bar {
     pub(crate) fn new() -> Result<Self, i32> {
         // SAFETY: a constant name; makes a new descriptor.
-        let fd = unsafe { libc::memfd_create(c"softhca-bar".as_ptr(), libc::MFD_CLOEXEC) };
-        let fd = real::keep_high(fd)?;
+        let fd = fds::own(unsafe { libc::memfd_create(c"softhca-bar".as_ptr(), libc::MFD_CLOEXEC) })?;
         // SAFETY: sizes and maps the new descriptor; no address is asked for.
         let p = unsafe {
             if libc::ftruncate(fd, LEN as libc::off_t) != 0 {
@@ -45,8 +44,7 @@ impl Bar {
         };
         if p == libc::MAP_FAILED {
             let e = real::errno();
-            // SAFETY: the descriptor made above.
-            unsafe { real::close(fd) };
+            fds::disown(fd);
             return Err(e);
         }
         let bar = Self { fd, base: p.expose_provenance() };
@@ -131,11 +129,9 @@ impl Bar {
 
 impl Drop for Bar {
     fn drop(&mut self) {
-        // SAFETY: the mapping and descriptor that `new` made.
-        unsafe {
-            libc::munmap(with_exposed_provenance_mut(self.base), LEN);
-            real::close(self.fd);
-        }
+        // SAFETY: the mapping that `new` made.
+        unsafe { libc::munmap(with_exposed_provenance_mut(self.base), LEN) };
+        fds::disown(self.fd);
     }
 }
 

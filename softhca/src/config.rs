@@ -5,6 +5,9 @@ use std::net::Ipv4Addr;
 /// The most devices one process can have.
 pub const MAX_DEVICES: usize = 8;
 
+/// The fabric of programs whose user chose none.
+pub(crate) const DEFAULT_FABRIC: &str = "default";
+
 /// Who runs the device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -276,53 +279,6 @@ impl Config {
         self
     }
 
-    /// Reads the environment: `SOFTHCA_MODE` (`pump`, `thread`, `manual`, `trap`), `SOFTHCA_LINK` (`ib`, `roce`),
-    /// `SOFTHCA_DEVICES` (a number), `SOFTHCA_FABRIC`, `SOFTHCA_FAULTS`, `SOFTHCA_LOG` (`1` or a file),
-    /// `SOFTHCA_HOST_DEVICES` (`1`), `SOFTHCA_SCATTER` (`0`), `SOFTHCA_MTU` (bytes).
-    /// Without `SOFTHCA_MODE` the mode is [`Mode::Pump`].
-    ///
-    /// # Errors
-    /// A description of the first value that can't be understood.
-    pub fn from_env() -> Result<Self, String> {
-        let var = |name: &str| std::env::var(name).ok().filter(|v| !v.is_empty());
-        let mode = match var("SOFTHCA_MODE").as_deref() {
-            None | Some("pump") => Mode::Pump,
-            Some("thread") => Mode::Thread,
-            Some("manual") => Mode::Manual,
-            Some("trap") => Mode::PumpTrap,
-            Some(v) => return Err(format!("SOFTHCA_MODE={v}: not one of pump, thread, manual, trap")),
-        };
-        let link = match var("SOFTHCA_LINK").as_deref() {
-            None | Some("ib") => Link::InfiniBand,
-            Some("roce" | "eth") => Link::RoCE,
-            Some(v) => return Err(format!("SOFTHCA_LINK={v}: not one of ib, roce")),
-        };
-        let number = |name: &str, default: usize| match var(name) {
-            None => Ok(default),
-            Some(v) => v.parse().map_err(|_| format!("{name}={v}: not a number")),
-        };
-        let n = number("SOFTHCA_DEVICES", 1)?;
-        if n == 0 || n > MAX_DEVICES {
-            return Err(format!("SOFTHCA_DEVICES={n}: not in 1..={MAX_DEVICES}"));
-        }
-        let mtu = u32::try_from(number("SOFTHCA_MTU", 4096)?).unwrap_or(0);
-        let mut config = Self::new().mode(mode).devices(n, link);
-        for d in &mut config.devices {
-            d.mtu = mtu;
-        }
-        config.fabric = var("SOFTHCA_FABRIC");
-        config.faults = var("SOFTHCA_FAULTS").unwrap_or_default();
-        config.host_devices = var("SOFTHCA_HOST_DEVICES").as_deref() == Some("1");
-        config.no_scatter_to_cqe = var("SOFTHCA_SCATTER").as_deref() == Some("0");
-        config.log = match var("SOFTHCA_LOG") {
-            None => LogTarget::Off,
-            Some(v) if v == "0" => LogTarget::Off,
-            Some(v) if v == "1" => LogTarget::Stderr,
-            Some(v) => LogTarget::File(v),
-        };
-        Ok(config)
-    }
-
     /// Fills what was left to defaults, and checks the rest.
     pub(crate) fn complete(mut self) -> Result<Self, String> {
         if self.devices.is_empty() {
@@ -352,10 +308,13 @@ impl Config {
         let plain = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
         match &self.fabric {
             Some(f) if f.is_empty() || f.len() > 100 || !f.bytes().all(plain) => {
-                return Err(format!("fabric name {f:?}: letters, digits, '-', '_' and '.' only"));
+                return Err(format!(
+                    "fabric {f:?}: a name is 1 to 100 of the letters a to z and A to Z, digits, '-', '_' and '.'"
+                ));
             }
             _ => {}
         }
+        crate::fault::Faults::parse(&self.faults)?;
         Ok(self)
     }
 }

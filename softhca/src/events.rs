@@ -29,6 +29,10 @@ impl Channel {
             return Err(real::errno());
         }
         let [read, write] = f;
+        let write = fds::own(write).inspect_err(|_| {
+            // SAFETY: the other end, just made.
+            unsafe { real::close(read) };
+        })?;
         // SAFETY: the descriptor just made. The device never blocks.
         unsafe { libc::fcntl(write, libc::F_SETFL, libc::O_NONBLOCK) };
         Ok(Self { read, write, size, uses: 0 })
@@ -74,8 +78,8 @@ impl Channel {
 
 impl Drop for Channel {
     fn drop(&mut self) {
-        // SAFETY: our end. The application closes its own.
-        unsafe { real::close(self.write) };
+        // The application closes its own end.
+        fds::disown(self.write);
     }
 }
 

@@ -69,19 +69,42 @@ const ERRNOS: [(&str, i32); 12] = [
     ("ETIMEDOUT", libc::ETIMEDOUT),
 ];
 
-fn nanoseconds(s: &str) -> Option<u64> {
-    let (number, unit) = match s.find(|c: char| !c.is_ascii_digit()) {
-        Some(i) => s.split_at_checked(i)?,
-        None => (s, "ns"),
-    };
+/// All items.
+const ITEMS: &str = "drop:N, corrupt:N, delay:N:TIME, loss:PPM, seed:N, slow:TIME, verb:N:ERRNO, cqe:N:ERROR, \
+                     overrun:N, qp:N, down:TIME, up:TIME";
+
+fn nanoseconds(s: &str) -> Result<u64, String> {
+    let (number, unit) = s.split_at(s.find(|c: char| !c.is_ascii_digit()).unwrap_or(s.len()));
     let scale = match unit {
-        "ns" => 1,
-        "us" => 1_000,
-        "ms" => 1_000_000,
-        "s" => 1_000_000_000,
-        _ => return None,
+        "ns" => Some(1),
+        "us" => Some(1_000),
+        "ms" => Some(1_000_000),
+        "s" => Some(1_000_000_000),
+        _ => None,
     };
-    number.parse::<u64>().ok()?.checked_mul(scale)
+    let ns = scale.and_then(|scale| number.parse::<u64>().ok()?.checked_mul(scale));
+    ns.ok_or_else(|| format!("{s:?} is not a time, which is a number with a unit: 50ns, 5us, 20ms, 1s"))
+}
+
+/// A count of messages, calls or completions.
+fn count(s: &str) -> Result<u64, String> {
+    let n = s.parse::<u64>().ok().filter(|n| *n > 0);
+    n.ok_or_else(|| format!("{s:?} is not a count, which starts at 1"))
+}
+
+fn named<T: Copy>(s: &str, names: &[(&str, T)]) -> Result<T, String> {
+    names.iter().find(|(n, _)| *n == s).map(|(_, v)| *v).ok_or_else(|| {
+        let names: Vec<_> = names.iter().map(|(n, _)| *n).collect();
+        format!("{s:?} is not one of {}", names.join(", "))
+    })
+}
+
+/// Puts an item into a plan, unless something is there.
+fn put_once<V>(plan: &mut BTreeMap<u64, V>, at: u64, what: V) -> Result<(), String> {
+    match plan.insert(at, what) {
+        None => Ok(()),
+        Some(_) => Err("something else is to happen there".to_owned()),
+    }
 }
 
 impl Faults {
@@ -90,58 +113,52 @@ impl Faults {
     pub(crate) fn parse(plan: &str) -> Result<Self, String> {
         let mut f = Self { random: 0x9e37_79b9_7f4a_7c15, ..Self::default() };
         for item in plan.split(',').map(str::trim).filter(|s| !s.is_empty()) {
-            let bad = || format!("fault {item:?}: not understood");
-            let mut parts = item.split(':');
-            let (what, first, second) = (parts.next(), parts.next().ok_or_else(bad)?, parts.next());
-            let number = || first.parse::<u64>().map_err(|_| bad());
-            match (what, second) {
-                (Some("drop"), None) => f.plan(number()?, Verdict::Drop),
-                (Some("qp"), None) => f.plan(number()?, Verdict::Fail),
-                (Some("cqe"), Some(name)) => {
-                    let s = SYNDROMES.iter().find(|(n, _)| *n == name).ok_or_else(bad)?.1;
-                    f.bad.insert(number()?, s);
-                }
-                (Some("overrun"), None) => {
-                    f.overruns.insert(number()?);
-                }
-                (Some("down"), None) => {
-                    f.links.insert(nanoseconds(first).ok_or_else(bad)?, false);
-                }
-                (Some("up"), None) => {
-                    f.links.insert(nanoseconds(first).ok_or_else(bad)?, true);
-                }
-                (Some("corrupt"), None) => f.plan(number()?, Verdict::Corrupt),
-                (Some("delay"), Some(t)) => {
-                    f.plan(number()?, Verdict::Delay(nanoseconds(t).ok_or_else(bad)?));
-                }
-                (Some("verb"), Some(name)) => {
-                    let e = ERRNOS.iter().find(|(n, _)| *n == name).ok_or_else(bad)?.1;
-                    f.failing.insert(number()?, e);
-                }
-                (Some("loss"), None) => f.drop_ppm = u32::try_from(number()?).map_err(|_| bad())?,
-                (Some("slow"), None) => f.slow = nanoseconds(first).ok_or_else(bad)?,
-                (Some("seed"), None) => f.random = number()? | 1,
-                _ => return Err(bad()),
-            }
-            if parts.next().is_some() {
-                return Err(bad());
-            }
+            f.parse_item(item).map_err(|e| format!("fault {item:?}: {e}"))?;
         }
         Ok(f)
     }
 
-    fn plan(&mut self, nth: u64, what: Verdict) {
-        self.planned.insert(self.messages + nth, what);
+    fn parse_item(&mut self, item: &str) -> Result<(), String> {
+        const MILLION: u32 = 1_000_000;
+        let parts: Vec<&str> = item.split(':').collect();
+        match parts.as_slice() {
+            ["drop", n] => put_once(&mut self.planned, count(n)?, Verdict::Drop),
+            ["corrupt", n] => put_once(&mut self.planned, count(n)?, Verdict::Corrupt),
+            ["qp", n] => put_once(&mut self.planned, count(n)?, Verdict::Fail),
+            ["delay", n, t] => put_once(&mut self.planned, count(n)?, Verdict::Delay(nanoseconds(t)?)),
+            ["verb", n, e] => put_once(&mut self.failing, count(n)?, named(e, &ERRNOS)?),
+            ["cqe", n, e] => put_once(&mut self.bad, count(n)?, named(e, &SYNDROMES)?),
+            ["down", t] => put_once(&mut self.links, nanoseconds(t)?, false),
+            ["up", t] => put_once(&mut self.links, nanoseconds(t)?, true),
+            ["overrun", n] => {
+                self.overruns.insert(count(n)?);
+                Ok(())
+            }
+            ["loss", ppm] => {
+                let n = ppm.parse().ok().filter(|n| *n <= MILLION);
+                self.drop_ppm = n.ok_or_else(|| format!("{ppm:?} is not a number from 0 to {MILLION}"))?;
+                Ok(())
+            }
+            ["slow", t] => {
+                self.slow = nanoseconds(t)?;
+                Ok(())
+            }
+            ["seed", n] => {
+                self.random = n.parse::<u64>().map_err(|_| format!("{n:?} is not a number"))? | 1;
+                Ok(())
+            }
+            _ => Err(format!("no such fault; there are {ITEMS}")),
+        }
     }
 
     /// The `nth` message from now on (1: the next) suffers `what`.
     pub(crate) fn add(&mut self, nth: u64, what: Verdict) {
-        self.plan(nth.max(1), what);
+        self.planned.insert(self.messages.saturating_add(nth.max(1)), what);
     }
 
     /// The `nth` control call from now on fails.
     pub(crate) fn fail_verb(&mut self, nth: u64, errno: i32) {
-        self.failing.insert(self.verbs + nth.max(1), errno);
+        self.failing.insert(self.verbs.saturating_add(nth.max(1)), errno);
     }
 
     pub(crate) fn set_loss(&mut self, ppm: u32, seed: u64) {
@@ -253,19 +270,30 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused() {
-        for p in [
-            "cqe:1:what",
-            "down",
-            "drop",
-            "drop:x",
-            "verb:1:EWHAT",
-            "delay:1",
-            "delay:1:3h",
-            "drop:1:2:3",
-            "what:1",
+    fn nonsense_is_refused_with_what_is_allowed() {
+        for (p, says) in [
+            ("cqe:1:what", "loc-len, loc-qp-op"),
+            ("down", "no such fault; there are drop:N"),
+            ("drop", "no such fault"),
+            ("drop:x", "starts at 1"),
+            ("drop:0", "starts at 1"),
+            ("overrun:0", "starts at 1"),
+            ("cqe:0:rem-op", "starts at 1"),
+            ("verb:0:EIO", "starts at 1"),
+            ("verb:1:EWHAT", "ENOMEM, EINVAL"),
+            ("delay:1", "no such fault"),
+            ("delay:1:3h", "5us"),
+            ("delay:1:3", "a number with a unit"),
+            ("slow:5", "a number with a unit"),
+            ("slow:99999999999s", "a number with a unit"),
+            ("loss:1000001", "from 0 to 1000000"),
+            ("loss:-1", "from 0 to 1000000"),
+            ("drop:1:2:3", "no such fault"),
+            ("drop:1,corrupt:1", "something else"),
+            ("what:1", "no such fault"),
         ] {
-            assert!(Faults::parse(p).is_err(), "{p}");
+            let e = Faults::parse(p).unwrap_err();
+            assert!(e.contains(says) && e.contains(p.split(',').next_back().unwrap()), "{p}: {e}");
         }
     }
 }

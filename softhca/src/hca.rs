@@ -40,7 +40,7 @@ impl Hca {
     pub fn start(config: Config) -> Result<Self, Error> {
         // Keeps the intercepting functions in the link.
         std::hint::black_box(crate::interpose::anchor());
-        crate::run::start(config).map_err(Error)?;
+        crate::run::start::start(config).map_err(Error)?;
         Ok(Self(()))
     }
 

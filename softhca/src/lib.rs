@@ -14,11 +14,13 @@ mod fabric;
 mod fault;
 mod hca;
 mod interpose;
+mod leaked;
 mod log;
 mod mem;
 mod model;
 mod objects;
 mod run;
+mod settings;
 mod stats;
 mod uverbs;
 

@@ -6,17 +6,20 @@
 #![expect(unsafe_code, reason = "writes to the host's standard error")]
 
 use crate::config::LogTarget;
-use crate::interpose::real;
+use crate::interpose::{fds, real};
 use std::fs::File;
-use std::io::Write as _;
+use std::os::fd::{IntoRawFd, RawFd};
 
 /// Tells the user something, if standard error can be written: the program that we run in must not end for it, as
 /// it would by `eprintln!`.
 pub(crate) fn tell(text: &str) {
-    let line = format!("softhca{text}\n");
+    write(2, &format!("softhca{text}\n"));
+}
+
+fn write(fd: RawFd, line: &str) {
     let e = real::errno();
-    // SAFETY: the bytes of a local string.
-    unsafe { libc::write(2, line.as_ptr().cast(), line.len()) };
+    // SAFETY: the bytes of a string that outlives the call.
+    unsafe { libc::write(fd, line.as_ptr().cast(), line.len()) };
     real::set_errno(e);
 }
 
@@ -31,8 +34,16 @@ enum Sink {
     #[default]
     Off,
     Stderr,
-    File(File),
+    File(RawFd),
     Memory(Vec<String>),
+}
+
+impl Drop for Sink {
+    fn drop(&mut self) {
+        if let Self::File(fd) = self {
+            fds::disown(*fd);
+        }
+    }
 }
 
 impl Log {
@@ -43,8 +54,10 @@ impl Log {
             LogTarget::Memory => Sink::Memory(Vec::new()),
             LogTarget::File(path) => {
                 let f = File::options().create(true).append(true).open(path);
-                // The copy's number is 3 or more: the program may have closed its standard streams.
-                Sink::File(f.and_then(|f| f.try_clone()).map_err(|e| format!("{path}: {e}"))?)
+                let f =
+                    f.map_err(|e| format!("SOFTHCA_LOG: {path}: {e}: name a file that can be written"))?;
+                let fd = fds::own(f.into_raw_fd());
+                Sink::File(fd.map_err(|e| format!("{path}: {}", std::io::Error::from_raw_os_error(e)))?)
             }
         };
         Ok(Self { sink })
@@ -58,10 +71,8 @@ impl Log {
         match &mut self.sink {
             Sink::Off => {}
             Sink::Stderr => tell(&format!(" {ns:>9} {text}")),
-            Sink::File(f) => {
-                // A log that can't be written is not worth failing for.
-                let _ = writeln!(f, "{ns:>9} {text}");
-            }
+            // A log that can't be written is not worth failing for.
+            Sink::File(fd) => write(*fd, &format!("{ns:>9} {text}\n")),
             Sink::Memory(v) => v.push(text.to_owned()),
         }
     }

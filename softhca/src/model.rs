@@ -1,17 +1,20 @@
 //! The one state of the software HCA, behind the one lock.
 
-use crate::config::{Config, Gid, Limits, Link, guid_of, usual_gids};
+use crate::config::{Config, DEFAULT_FABRIC, Gid, Limits, Link, MAX_DEVICES, guid_of, usual_gids};
 use crate::events::Channel;
-use crate::fabric::Fabric;
+use crate::fabric::{Fabric, shm::NODES};
 use crate::fault::Faults;
+use crate::leaked::Leaked;
 use crate::log::Log;
 use crate::objects::keys::Keys;
 use crate::objects::slab::Slab;
 use crate::objects::{Context, Cq, Event, Pd, Qp, Srq, Xrcd};
+use crate::run::signals::Held;
 use crate::stats::Stats;
 use crate::uverbs::abi::AsyncEvent;
 use std::collections::BTreeSet;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::ops::{Deref, DerefMut};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Instant;
 
 /// A device of this process.
@@ -57,20 +60,50 @@ pub(crate) struct Model {
     start: Instant,
 }
 
-static MODEL: Mutex<Option<Model>> = Mutex::new(None);
+static MODEL: Leaked<Mutex<Option<Model>>> = Leaked::new();
+
+/// The locked state.
+#[derive(Debug)]
+pub(crate) struct Locked {
+    guard: MutexGuard<'static, Option<Model>>,
+    _after: Held,
+}
+
+impl Deref for Locked {
+    type Target = Option<Model>;
+
+    fn deref(&self) -> &Option<Model> {
+        &self.guard
+    }
+}
+
+impl DerefMut for Locked {
+    fn deref_mut(&mut self) -> &mut Option<Model> {
+        &mut self.guard
+    }
+}
 
 /// Locks the state.
-pub(crate) fn lock() -> MutexGuard<'static, Option<Model>> {
-    MODEL.lock().unwrap_or_else(PoisonError::into_inner)
+pub(crate) fn lock() -> Locked {
+    let held = Held::new();
+    let guard = MODEL.get_or(|| Mutex::new(None)).lock().unwrap_or_else(PoisonError::into_inner);
+    Locked { guard, _after: held }
+}
+
+/// In a forked child: the state, and whoever holds its lock, are the parent's.
+pub(crate) fn forget() {
+    MODEL.forget();
 }
 
 /// Locks the state if nobody holds it.
-pub(crate) fn try_lock() -> Option<MutexGuard<'static, Option<Model>>> {
-    match MODEL.try_lock() {
-        Ok(g) => Some(g),
-        Err(std::sync::TryLockError::Poisoned(p)) => Some(p.into_inner()),
-        Err(std::sync::TryLockError::WouldBlock) => None,
-    }
+pub(crate) fn try_lock() -> Option<Locked> {
+    let held = Held::new();
+    let guard = match MODEL.get()?.try_lock() {
+        Ok(g) => g,
+        Err(TryLockError::Poisoned(p)) => p.into_inner(),
+        Err(TryLockError::WouldBlock) => return None,
+    };
+    Some(Locked { guard, _after: held })
 }
 
 /// Runs `f` on the state, if the device was started.
@@ -78,11 +111,30 @@ pub(crate) fn with<R>(f: impl FnOnce(&mut Model) -> R) -> Option<R> {
     lock().as_mut().map(f)
 }
 
+/// The first LID of a process that is alone: not one that a fabric gives, and hardly that of another such process,
+/// so that an address from elsewhere leads nowhere, instead of to a queue pair of this process's own.
+fn lid_alone() -> u16 {
+    const SPREAD: usize = 6000;
+    let place = NODES + std::process::id() as usize % SPREAD;
+    u16::try_from(place * MAX_DEVICES + 1).unwrap_or(1)
+}
+
 impl Model {
     /// The state after start-up. `config` is complete.
     pub(crate) fn new(config: Config) -> Result<Self, String> {
-        let fabric = config.fabric.as_deref().map(Fabric::join).transpose()?;
-        let base = fabric.as_ref().map_or(1, Fabric::base_lid);
+        let fabric = match config.fabric.as_deref().map(Fabric::join).transpose() {
+            // Nobody asked for this one.
+            Err(e) if config.fabric.as_deref() == Some(DEFAULT_FABRIC) => {
+                crate::log::tell(&format!(": {e}; this process is alone"));
+                None
+            }
+            joined => joined?,
+        };
+        let base = match &fabric {
+            Some(f) => f.base_lid(),
+            None if config.mode.is_real_time() => lid_alone(),
+            None => 1,
+        };
         let mut devices = Vec::new();
         for (d, lid) in config.devices.iter().zip(base..) {
             let guid = guid_of(d, lid);

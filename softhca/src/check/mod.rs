@@ -5,13 +5,23 @@ mod store;
 pub(crate) mod trap;
 mod watch;
 
+use crate::leaked::Leaked;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Violations kept as text; more are only counted.
 const KEPT: usize = 100;
 
-static FOUND: Mutex<(u64, Vec<String>)> = Mutex::new((0, Vec::new()));
+static FOUND: Leaked<Mutex<(u64, Vec<String>)>> = Leaked::new();
+
+fn found() -> MutexGuard<'static, (u64, Vec<String>)> {
+    FOUND.get_or(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// In a forked child: a thread of the parent may hold the lock.
+pub(crate) fn forget() {
+    FOUND.forget();
+}
 
 /// Violations are told at once: under `LD_PRELOAD`, where nobody asks for them.
 static LOUD: AtomicBool = AtomicBool::new(false);
@@ -25,7 +35,7 @@ pub(crate) fn report(text: String) {
     if LOUD.load(Ordering::Relaxed) {
         crate::log::tell(&format!(": VIOLATION: {text}"));
     }
-    let mut f = FOUND.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut f = found();
     f.0 += 1;
     if f.1.len() < KEPT {
         f.1.push(text);
@@ -35,5 +45,5 @@ pub(crate) fn report(text: String) {
 /// How many violations there were, and the first of them. Starts anew.
 pub(crate) fn take() -> (u64, Vec<String>) {
     trap::collect();
-    std::mem::take(&mut *FOUND.lock().unwrap_or_else(PoisonError::into_inner))
+    std::mem::take(&mut *found())
 }

@@ -2,26 +2,22 @@
 //!
 //! Small messages travel in the rings of [`shm`]; of larger ones the receiver copies the bytes out of (or into)
 //! the sender's memory by `process_vm_readv` and `process_vm_writev`.
-//!
-//! # Safety
-//!
-//! The pointer to this process's place is null or leads to a leaked value.
-#![expect(unsafe_code, reason = "reads a leaked value without a lock")]
 
+mod file;
 pub(crate) mod shm;
 mod wire;
 
 use crate::bits::{be16, opcode, put, u8_at};
 use crate::config::{Link, MAX_DEVICES};
 use crate::engine::request::{Answer, Data, Payload, Request};
+use crate::leaked::Leaked;
 use crate::mem::{self, Space};
 use crate::model::{Device, Model};
 use crate::objects::QpKind;
 use crate::objects::qp::Wait;
-use shm::{FACTS_LEN, NODES, Shm};
+use shm::{FACTS_LEN, NODES, Push, Shm};
 use std::collections::VecDeque;
-use std::sync::Once;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use wire::Message;
 
 /// Messages up to this size travel in the ring.
@@ -49,17 +45,19 @@ pub(crate) struct Fabric {
     backlog: VecDeque<(usize, Vec<u8>)>,
 }
 
-static SHM: AtomicPtr<Shm> = AtomicPtr::new(std::ptr::null_mut());
+static SHM: Leaked<Shm> = Leaked::new();
 
 /// The shared memory, for those who don't hold the lock.
 pub(crate) fn shared() -> Option<&'static Shm> {
-    // SAFETY: null, or a leaked value that is never changed.
-    unsafe { SHM.load(Ordering::Acquire).as_ref() }
+    SHM.get()
 }
 
 /// In a forked child: the place is the parent's.
 pub(crate) fn forget() {
-    SHM.store(std::ptr::null_mut(), Ordering::Release);
+    if let Some(s) = shared() {
+        s.abandon();
+    }
+    SHM.forget();
 }
 
 extern "C" fn at_exit() {
@@ -70,13 +68,15 @@ extern "C" fn at_exit() {
 
 impl Fabric {
     pub(crate) fn join(name: &str) -> Result<Self, String> {
-        static AT_EXIT: Once = Once::new();
+        static AT_EXIT: AtomicBool = AtomicBool::new(false);
         if shared().is_some() {
             return Err("this process is on a fabric already".to_owned());
         }
-        let shm: &'static Shm = Box::leak(Box::new(Shm::join(name)?));
-        SHM.store(std::ptr::from_ref(shm).cast_mut(), Ordering::Release);
-        AT_EXIT.call_once(|| crate::run::at_exit(at_exit));
+        file::sweep();
+        let shm = SHM.set(Shm::join(name)?);
+        if !AT_EXIT.swap(true, Ordering::AcqRel) {
+            crate::run::at_exit(at_exit);
+        }
         Ok(Self { shm, backlog: VecDeque::new() })
     }
 
@@ -101,55 +101,84 @@ impl Fabric {
         self.shm.write_facts(&b);
     }
 
-    /// Finds a device of another process.
-    fn find(&self, wanted: impl Fn(&[u8]) -> bool) -> Option<Address> {
-        let mut b = [0u8; FACTS_LEN];
-        for node in (0..NODES).filter(|n| *n != self.shm.own && self.shm.pid(*n) != 0) {
-            self.shm.facts(node, &mut b);
-            let found = b.chunks_exact(FACT).take(MAX_DEVICES).position(|f| u8_at(f, 0) != 0 && wanted(f));
-            if let Some(dev) = found {
-                return Some(Address { node: u16::try_from(node).ok()?, dev: u16::try_from(dev).ok()? });
-            }
+    /// What `node` tells about its device `dev`, if there is one.
+    fn fact(&self, node: usize, dev: usize) -> Option<[u8; FACT]> {
+        if node == self.shm.own || dev >= MAX_DEVICES || !self.shm.is_used(node) {
+            return None;
         }
-        None
+        let mut fact = [0; FACT];
+        self.shm.read_facts(node, dev * FACT, &mut fact);
+        (u8_at(&fact, 0) != 0).then_some(fact)
     }
 
     pub(crate) fn by_lid(&self, lid: u16) -> Option<Address> {
-        self.find(|f| u8_at(f, 0) == 1 && be16(f, 2) == lid)
+        let index = usize::from(lid.checked_sub(1)?);
+        let (node, dev) = (index / MAX_DEVICES, index % MAX_DEVICES);
+        let fact = self.fact(node, dev).filter(|_| node < NODES)?;
+        (u8_at(&fact, 0) == 1 && be16(&fact, 2) == lid).then_some(address(node, dev))?
     }
 
     pub(crate) fn by_gid(&self, gid: &[u8; 16]) -> Option<Address> {
-        self.find(|f| {
-            let n = usize::from(u8_at(f, 1)).min(GIDS);
-            u8_at(f, 0) == 2 && (0..n).any(|k| f.get(4 + k * 16..20 + k * 16) == Some(gid.as_slice()))
-        })
+        let has = |fact: &[u8; FACT]| {
+            let n = usize::from(u8_at(fact, 1)).min(GIDS);
+            u8_at(fact, 0) == 2 && (0..n).any(|k| fact.get(4 + k * 16..20 + k * 16) == Some(gid.as_slice()))
+        };
+        let all = (0..NODES)
+            .filter(|node| self.shm.is_used(*node))
+            .flat_map(|node| (0..MAX_DEVICES).map(move |dev| (node, dev)));
+        let mut found = all.filter(|(node, dev)| self.fact(*node, *dev).as_ref().is_some_and(has));
+        found.next().and_then(|(node, dev)| address(node, dev))
     }
 
-    fn send(&self, node: usize, message: &Message) -> bool {
+    fn send(&self, node: usize, message: &Message) -> Push {
         let sent = self.shm.push(node, &message.encode());
-        if sent {
+        if sent == Push::Sent {
             self.shm.ring_bell(node);
         }
         sent
     }
 
     fn answer(&mut self, node: usize, message: &Message) {
-        if !self.backlog.is_empty() || !self.send(node, message) {
+        let waits = self.backlog.iter().any(|(n, _)| *n == node);
+        if waits || self.send(node, message) == Push::Full {
             self.backlog.push_back((node, message.encode()));
         }
     }
 
     fn flush_backlog(&mut self) {
-        while let Some((node, m)) = self.backlog.pop_front() {
-            if self.shm.push(node, &m) {
-                self.shm.ring_bell(node);
-            } else {
-                if self.shm.is_alive(node) {
-                    self.backlog.push_front((node, m));
-                }
-                return;
+        let mut full = 0u64;
+        let shm = self.shm;
+        self.backlog.retain(|(node, m)| {
+            if full & 1 << node != 0 {
+                return true;
             }
-        }
+            match shm.push(*node, m) {
+                Push::Full if shm.is_alive(*node) => {
+                    full |= 1 << node;
+                    true
+                }
+                Push::Sent => {
+                    shm.ring_bell(*node);
+                    false
+                }
+                Push::Full | Push::Lost => false,
+            }
+        });
+    }
+}
+
+fn address(node: usize, dev: usize) -> Option<Address> {
+    Some(Address { node: u16::try_from(node).ok()?, dev: u16::try_from(dev).ok()? })
+}
+
+/// Says once why long messages of some processes don't arrive.
+fn tell_of_namespaces() {
+    static TOLD: AtomicBool = AtomicBool::new(false);
+    if !TOLD.swap(true, Ordering::AcqRel) {
+        crate::log::tell(&format!(
+            ": messages of more than {INLINE} bytes from processes of another PID namespace are lost: give the \
+             containers one (docker run --pid=…)"
+        ));
     }
 }
 
@@ -180,14 +209,18 @@ impl Model {
         let timeout = q.attr.timeout;
         let generation = f.shm.generation(node);
         let message = Message::Request { generation, dev: to.dev, transmission, request };
-        if !f.send(node, &message) {
-            if !f.shm.is_alive(node) {
-                return Some(Answer::Silent);
+        if !small {
+            f.shm.let_copy();
+        }
+        match f.send(node, &message) {
+            Push::Sent => {}
+            Push::Full if f.shm.is_alive(node) => {
+                // Try again soon, without counting it as a loss.
+                q.delayed = true;
+                self.set_wait(qpn, Wait::Rnr, Some(now + PATIENCE_NS));
+                return None;
             }
-            // The ring is full: try again soon, without counting it as a loss.
-            q.delayed = true;
-            self.set_wait(qpn, Wait::Rnr, Some(now + PATIENCE_NS));
-            return None;
+            Push::Full | Push::Lost => return Some(Answer::Silent),
         }
         if !owed {
             return Some(Answer::Ack(Data::None));
@@ -206,7 +239,7 @@ impl Model {
         let Some(f) = self.fabric.as_ref() else { return };
         let Some(bytes) = r.bytes(INLINE) else { return };
         let request = Request { payload: Payload::Bytes(bytes), ..r.clone() };
-        for node in (0..NODES).filter(|n| *n != f.shm.own && f.shm.pid(*n) != 0) {
+        for node in (0..NODES).filter(|n| *n != f.shm.own && f.shm.is_used(*n)) {
             let generation = f.shm.generation(node);
             f.send(node, &Message::Group { generation, gid: *gid, request: request.clone() });
         }
@@ -219,15 +252,26 @@ impl Model {
         let shm = f.shm;
         let own = shm.generation(shm.own);
         let mut busy = false;
-        for src in 0..NODES {
+        let mut senders = shm.take_senders();
+        while senders != 0 {
             // A bound, so that one busy peer can't keep the device from the others.
-            for _ in 0..64 {
-                if !shm.has_message(src) {
-                    break;
+            const AT_ONCE: usize = 64;
+            let src = senders.trailing_zeros() as usize;
+            senders &= senders - 1;
+            let process = || {
+                let pid = shm.process(src);
+                if pid == 0 && shm.is_alive(src) {
+                    tell_of_namespaces();
                 }
+                pid
+            };
+            for n in 1..=AT_ONCE {
                 let Some(bytes) = shm.pop(src) else { break };
+                if n == AT_ONCE {
+                    shm.put_back_sender(src);
+                }
                 busy = true;
-                match Message::decode(&bytes, shm.pid(src)) {
+                match Message::decode(&bytes, process) {
                     Some(Message::Request { generation, dev, transmission, request })
                         if generation == own =>
                     {

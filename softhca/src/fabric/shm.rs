@@ -1,225 +1,279 @@
-//! The shared memory of a fabric: a file with a place per process, each with one ring from each other process.
+//! The shared memory of a fabric: a place per process, and a ring of messages for each pair of them.
+//!
+//! The file has a head (what it is, and which places are in use), the places, and the rings. Memory is provided
+//! before it is used: for a place when it is taken, for a ring when its sender first has something to say.
 //!
 //! # Safety
 //!
-//! The file is mapped once, for the life of the process, with the size that [`Shm::join`] gave it; every access is
-//! at a fixed offset within it: words as atomics, ring bytes by the copy routine of `mem`. A ring has one writer
-//! (the process of its source place, under that process's lock) and one reader (likewise); bytes between tail and
-//! head are the reader's, the others the writer's. Another process can break these rules only by being broken: it
-//! is of the same user, who could as well attach a debugger.
-#![expect(unsafe_code, reason = "shared memory and file locks")]
+//! Stretches of the file are mapped for the life of the process; every access is at a fixed offset within one: words
+//! as atomics, facts and ring bytes by the copy routine of `mem`. A ring has one writer (the process of its source
+//! place, under that process's lock) and one reader (likewise); bytes between tail and head are the reader's, the
+//! others the writer's. Another process can break these rules only by being broken: it is of the same user, who could
+//! as well attach a debugger.
+#![expect(unsafe_code, reason = "shared memory")]
 
-use crate::interpose::real;
+use super::file::{self, File};
 use crate::mem;
-use std::ffi::CString;
-use std::ptr::{null_mut, with_exposed_provenance_mut};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use std::ptr::with_exposed_provenance_mut;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
+use std::time::Duration;
 
 /// Places on a fabric.
-pub(crate) const NODES: usize = 16;
+pub(crate) const NODES: usize = 64;
+
+/// How a file begins: what it is, and in which form. The form changes with anything that follows.
+const MAGIC: [u8; 8] = *b"softhca\0";
+const FORM: u32 = 2;
+
+/// In the head: a word per place, not 0 if it is in use.
+const USED: usize = 1024;
+const HEAD: usize = 4096;
+const PLACE: usize = 16384;
+const RINGS: usize = HEAD + NODES * PLACE;
 /// Bytes of a ring.
-const RING: u64 = 256 * 1024;
-/// Where the rings of a place start.
-const RINGS: usize = 8192;
-const RING_STRIDE: usize = 4096 + RING as usize;
-const NODE_STRIDE: usize = RINGS + NODES * RING_STRIDE;
-const LEN: usize = NODES * NODE_STRIDE;
-/// What a place tells about its devices, from this offset on.
-const FACTS: usize = 4096;
-pub(crate) const FACTS_LEN: usize = 4096;
+const RING: usize = 128 * 1024;
+const INBOX: usize = NODES * RING;
 
 /// Offsets in a place.
 mod at {
-    pub(super) const PID: usize = 0;
-    pub(super) const GENERATION: usize = 8;
+    pub(super) const GENERATION: usize = 0;
     pub(super) const BELL: usize = 64;
     pub(super) const PUMPED: usize = 128;
+    /// A bit per place that has sent something.
+    pub(super) const SENDERS: usize = 192;
+    /// Head and tail of the ring from each place.
+    pub(super) const INDICES: usize = 4096;
+    /// What a place tells about its devices.
+    pub(super) const FACTS: usize = 12288;
+}
+pub(crate) const FACTS_LEN: usize = PLACE - at::FACTS;
+
+/// What became of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Push {
+    Sent,
+    /// The ring has no room now.
+    Full,
+    /// There is no memory for a ring.
+    Lost,
 }
 
 /// The mapped file, and this process's place.
 #[derive(Debug)]
 pub(crate) struct Shm {
-    base: usize,
-    fd: i32,
+    file: File,
     pub(crate) own: usize,
-    path: CString,
+    /// Where the head and the places, and the rings to this process, are mapped.
+    base: usize,
+    inbox: usize,
+    /// Where the rings from this process are mapped, and which of them are.
+    outbox: usize,
+    open: AtomicU64,
+    lets_copy: AtomicBool,
 }
 
-fn lock_range(kind: libc::c_int, start: usize, len: usize) -> libc::flock {
-    // SAFETY: integers; zero is a value of each.
-    let mut l: libc::flock = unsafe { std::mem::zeroed() };
-    l.l_type = libc::c_short::try_from(kind).unwrap_or(0);
-    l.l_whence = libc::c_short::try_from(libc::SEEK_SET).unwrap_or(0);
-    l.l_start = libc::off_t::try_from(start).unwrap_or(0);
-    l.l_len = libc::off_t::try_from(len).unwrap_or(0);
-    l
+/// Comes in: the file, with a place of our own.
+fn enter(name: &str) -> Result<(File, usize), String> {
+    const TRIES: usize = 200;
+    const PAUSE: Duration = Duration::from_millis(10);
+    for _ in 0..TRIES {
+        let file = File::open(name)?;
+        if !file.enter_gate() || !file.is_current() {
+            // Somebody else comes or goes, or has removed it.
+            drop(file);
+            std::thread::sleep(PAUSE);
+            continue;
+        }
+        let mut head = [0; MAGIC.len() + 4];
+        file.read_head(&mut head)?;
+        let mut expected = head;
+        crate::bits::put(&mut expected, 0, &MAGIC);
+        crate::bits::put(&mut expected, MAGIC.len(), &FORM.to_le_bytes());
+        if head == [0; MAGIC.len() + 4] {
+            file.allocate(0, HEAD)?;
+            file.write_head(&expected)?;
+        } else if head != expected {
+            if file.remove_if_deserted() {
+                continue;
+            }
+            return Err(format!(
+                "fabric {name:?} is in use by another version of softhca: end those programs, or set \
+                 SOFTHCA_FABRIC to another name"
+            ));
+        }
+        let own = (0..NODES).find(|i| file.take(*i));
+        let own = own.ok_or_else(|| {
+            format!("fabric {name:?} has {NODES} processes, which is all: set SOFTHCA_FABRIC to another name")
+        })?;
+        file.allocate(HEAD + own * PLACE, PLACE)?;
+        file.leave_gate();
+        return Ok((file, own));
+    }
+    Err(format!("fabric {name:?}: others come and go all the time (or one is stopped in the act)"))
 }
 
 impl Shm {
     /// Joins the fabric `name` of this user.
     pub(crate) fn join(name: &str) -> Result<Self, String> {
-        // SAFETY: no arguments.
-        let user = unsafe { libc::geteuid() };
-        let text = format!("/dev/shm/softhca-{user}-{name}");
-        let path = CString::new(text.clone()).map_err(|e| e.to_string())?;
-        for _ in 0..100 {
-            let flags = libc::O_RDWR | libc::O_CREAT | libc::O_CLOEXEC | libc::O_NOFOLLOW;
-            // SAFETY: a C string; makes a new descriptor.
-            let fd = unsafe { real::open(path.as_ptr(), flags, 0o600) };
-            let fd = real::keep_high(fd)
-                .map_err(|e| format!("{text}: {}", std::io::Error::from_raw_os_error(e)))?;
-            // SAFETY: sizes the file just opened; it never shrinks.
-            if unsafe { libc::ftruncate(fd, LEN as libc::off_t) } != 0 {
-                return Err(format!("{text}: {}", std::io::Error::last_os_error()));
-            }
-            let own = (0..NODES).find(|i| {
-                let mut l = lock_range(libc::F_WRLCK, *i, 1);
-                // SAFETY: a lock on the open file; it ends with the process.
-                unsafe { libc::fcntl(fd, libc::F_OFD_SETLK, &raw mut l) == 0 }
-            });
-            // The last process of before may have removed the file in between.
-            let same = same_file(fd, &path);
-            match own {
-                Some(own) if same => return Self::map(fd, own, path),
-                None if same => {
-                    close(fd);
-                    return Err(format!("{text}: all {NODES} places are taken"));
-                }
-                _ => close(fd),
-            }
-        }
-        Err(format!("{text}: comes and goes"))
-    }
-
-    fn map(fd: i32, own: usize, path: CString) -> Result<Self, String> {
-        let prot = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: maps the file; no address is asked for.
-        let p = unsafe { real::mmap(null_mut(), LEN, prot, libc::MAP_SHARED, fd, 0) };
-        if p == libc::MAP_FAILED {
-            return Err(format!("fabric: {}", std::io::Error::last_os_error()));
-        }
-        let s = Self { base: p.expose_provenance(), fd, own, path };
+        let (file, own) = enter(name)?;
+        let base = file.map(0, RINGS, None)?;
+        let inbox = file.map(RINGS + own * INBOX, INBOX, None)?;
+        let outbox = file::reserve(INBOX)?;
+        let (open, lets_copy) = (AtomicU64::new(0), AtomicBool::new(false));
+        let s = Self { file, own, base, inbox, outbox, open, lets_copy };
         s.word64(own, at::GENERATION).fetch_add(1, Ordering::AcqRel);
         for src in 0..NODES {
-            let head = s.ring(own, src, 0).load(Ordering::Acquire);
-            s.ring(own, src, 64).store(head, Ordering::Release);
+            let head = s.head(own, src).load(Ordering::Acquire);
+            s.tail(own, src).store(head, Ordering::Release);
         }
-        // SAFETY: lets processes of this user read and write our memory (they could anyway without Yama).
-        unsafe { libc::prctl(libc::PR_SET_PTRACER, libc::PR_SET_PTRACER_ANY, 0, 0, 0) };
-        // SAFETY: no arguments.
-        let pid = unsafe { libc::getpid() };
-        s.word32(own, at::PID).store(u32::try_from(pid).unwrap_or(0), Ordering::Release);
+        s.used(own).store(1, Ordering::Release);
         Ok(s)
     }
 
     fn address(&self, node: usize, offset: usize) -> usize {
-        self.base + (node % NODES) * NODE_STRIDE + offset % NODE_STRIDE
+        self.base + HEAD + (node % NODES) * PLACE + offset % PLACE
     }
 
-    fn word32(&self, node: usize, offset: usize) -> &AtomicU32 {
-        // SAFETY: an aligned word within the mapping (module comment).
-        unsafe { AtomicU32::from_ptr(with_exposed_provenance_mut(self.address(node, offset & !3))) }
+    fn used(&self, node: usize) -> &AtomicU32 {
+        let address = self.base + USED + (node % NODES) * 4;
+        // SAFETY: an aligned word of the head, which is mapped.
+        unsafe { AtomicU32::from_ptr(with_exposed_provenance_mut(address)) }
     }
 
     fn word64(&self, node: usize, offset: usize) -> &AtomicU64 {
-        // SAFETY: as above.
+        // SAFETY: an aligned word of a place, all of which are mapped.
         unsafe { AtomicU64::from_ptr(with_exposed_provenance_mut(self.address(node, offset & !7))) }
     }
 
-    /// Head (offset 0) or tail (offset 64) of the ring from `src` to `node`.
-    fn ring(&self, node: usize, src: usize, offset: usize) -> &AtomicU64 {
-        self.word64(node, RINGS + (src % NODES) * RING_STRIDE + offset)
+    /// Head of the ring from `src` to `node`: written by the sender.
+    fn head(&self, node: usize, src: usize) -> &AtomicU64 {
+        self.word64(node, at::INDICES + (src % NODES) * 128)
     }
 
-    fn ring_data(&self, node: usize, src: usize) -> u64 {
-        self.address(node, RINGS + (src % NODES) * RING_STRIDE + 4096) as u64
+    /// Its tail: written by the receiver.
+    fn tail(&self, node: usize, src: usize) -> &AtomicU64 {
+        self.word64(node, at::INDICES + (src % NODES) * 128 + 64)
     }
 
-    /// The process at `node`; 0 if there is none.
-    pub(crate) fn pid(&self, node: usize) -> i32 {
-        i32::try_from(self.word32(node, at::PID).load(Ordering::Acquire)).unwrap_or(0)
+    /// The bytes of the ring to `node`, provided and mapped when it is first used.
+    fn ring_to(&self, node: usize) -> Result<usize, String> {
+        let node = node % NODES;
+        let address = self.outbox + node * RING;
+        if self.open.load(Ordering::Acquire) & 1 << node == 0 {
+            let at = RINGS + node * INBOX + self.own * RING;
+            self.file.allocate(at, RING)?;
+            self.file.map(at, RING, Some(address))?;
+            self.open.fetch_or(1 << node, Ordering::AcqRel);
+        }
+        Ok(address)
+    }
+
+    /// Whether there is, or was, a process at `node`: it has facts.
+    pub(crate) fn is_used(&self, node: usize) -> bool {
+        self.used(node).load(Ordering::Acquire) != 0
+    }
+
+    /// The process at `node`, as the kernel knows it: 0 if there is none, or none that has a number in the PID
+    /// namespace of this one.
+    pub(crate) fn process(&self, node: usize) -> i32 {
+        self.file.holder(node).unwrap_or(0)
+    }
+
+    /// Whether the process at `node` lives.
+    pub(crate) fn is_alive(&self, node: usize) -> bool {
+        node == self.own || self.file.holder(node).is_some()
     }
 
     pub(crate) fn generation(&self, node: usize) -> u64 {
         self.word64(node, at::GENERATION).load(Ordering::Acquire)
     }
 
-    /// Whether the process at `node` lives: it holds its lock.
-    pub(crate) fn is_alive(&self, node: usize) -> bool {
-        let mut l = lock_range(libc::F_WRLCK, node, 1);
-        // SAFETY: asks about a lock.
-        let rc = unsafe { libc::fcntl(self.fd, libc::F_OFD_GETLK, &raw mut l) };
-        node == self.own || rc == 0 && i32::from(l.l_type) != libc::F_UNLCK
+    /// Lets the other processes copy from and to the memory of this one. (Those of the same user may anyway, unless
+    /// Yama forbids it.)
+    pub(crate) fn let_copy(&self) {
+        if !self.lets_copy.swap(true, Ordering::AcqRel) {
+            // SAFETY: integers.
+            unsafe { libc::prctl(libc::PR_SET_PTRACER, libc::PR_SET_PTRACER_ANY, 0, 0, 0) };
+        }
     }
 
     /// Tells about our devices.
     pub(crate) fn write_facts(&self, bytes: &[u8]) {
         let n = bytes.len().min(FACTS_LEN);
-        mem::write(self.address(self.own, FACTS) as u64, bytes.get(..n).unwrap_or(&[]));
+        mem::write(self.address(self.own, at::FACTS) as u64, bytes.get(..n).unwrap_or(&[]));
     }
 
-    /// What `node` tells.
-    pub(crate) fn facts(&self, node: usize, out: &mut [u8; FACTS_LEN]) {
-        mem::read(self.address(node, FACTS) as u64, out);
+    /// What `node` tells, from byte `offset` on.
+    pub(crate) fn read_facts(&self, node: usize, offset: usize, out: &mut [u8]) {
+        let offset = offset.min(FACTS_LEN);
+        let n = out.len().min(FACTS_LEN - offset);
+        let from = self.address(node, at::FACTS) + offset;
+        mem::read(from as u64, out.get_mut(..n).unwrap_or(&mut []));
     }
 
-    fn copy_in(&self, node: usize, at: u64, bytes: &[u8]) {
-        let data = self.ring_data(node, self.own);
-        let first = usize::try_from(RING - at % RING).unwrap_or(0).min(bytes.len());
-        let (a, b) = bytes.split_at(first);
-        mem::write(data + at % RING, a);
-        mem::write(data, b);
-    }
-
-    fn copy_out(&self, src: usize, at: u64, out: &mut [u8]) {
-        let data = self.ring_data(self.own, src);
-        let first = usize::try_from(RING - at % RING).unwrap_or(0).min(out.len());
-        let (a, b) = out.split_at_mut(first);
-        mem::read(data + at % RING, a);
-        mem::read(data, b);
-    }
-
-    /// Puts a message into the ring to `node`. False if there is no room.
-    pub(crate) fn push(&self, node: usize, message: &[u8]) -> bool {
-        let need = (message.len() as u64 + 8).next_multiple_of(8);
-        let head = self.ring(node, self.own, 0).load(Ordering::Relaxed);
-        let tail = self.ring(node, self.own, 64).load(Ordering::Acquire);
-        if head.wrapping_sub(tail).saturating_add(need) > RING {
-            return false;
+    /// Puts a message into the ring to `node`.
+    pub(crate) fn push(&self, node: usize, message: &[u8]) -> Push {
+        let need = (message.len() + Frame::LEN).next_multiple_of(8) as u64;
+        let head = self.head(node, self.own).load(Ordering::Relaxed);
+        let tail = self.tail(node, self.own).load(Ordering::Acquire);
+        if head.wrapping_sub(tail).saturating_add(need) > RING as u64 {
+            return Push::Full;
         }
-        self.copy_in(node, head, &(message.len() as u64).to_le_bytes());
-        self.copy_in(node, head.wrapping_add(8), message);
-        self.ring(node, self.own, 0).store(head.wrapping_add(need), Ordering::Release);
-        true
-    }
-
-    /// Takes a message from the ring from `src`.
-    pub(crate) fn pop(&self, src: usize) -> Option<Vec<u8>> {
-        let tail = self.ring(self.own, src, 64).load(Ordering::Relaxed);
-        let head = self.ring(self.own, src, 0).load(Ordering::Acquire);
-        if head == tail {
-            return None;
-        }
-        let mut len = [0u8; 8];
-        self.copy_out(src, tail, &mut len);
-        let len = u64::from_le_bytes(len);
-        let there = head.wrapping_sub(tail).min(RING);
-        let Some(taken) = len.checked_add(8).filter(|n| *n <= there) else {
-            // A broken writer: skip what it wrote.
-            self.ring(self.own, src, 64).store(head, Ordering::Release);
-            return None;
+        let ring = match self.ring_to(node) {
+            Ok(ring) => ring,
+            Err(e) => {
+                static TOLD: AtomicBool = AtomicBool::new(false);
+                if !TOLD.swap(true, Ordering::AcqRel) {
+                    crate::log::tell(&format!(": {e}; messages are lost"));
+                }
+                return Push::Lost;
+            }
         };
-        let mut m = vec![0u8; usize::try_from(len).unwrap_or(0)];
-        self.copy_out(src, tail.wrapping_add(8), &mut m);
-        let next = tail.wrapping_add(taken.next_multiple_of(8));
-        self.ring(self.own, src, 64).store(next, Ordering::Release);
-        Some(m)
+        let frame = Frame { len: message.len() as u64, generation: self.generation(self.own) };
+        copy_in(ring, head, &frame.bytes());
+        copy_in(ring, head.wrapping_add(Frame::LEN as u64), message);
+        self.head(node, self.own).store(head.wrapping_add(need), Ordering::Release);
+        self.word64(node, at::SENDERS).fetch_or(1 << self.own, Ordering::AcqRel);
+        Push::Sent
     }
 
-    /// Whether a message from `src` waits.
-    pub(crate) fn has_message(&self, src: usize) -> bool {
-        self.ring(self.own, src, 0).load(Ordering::Acquire)
-            != self.ring(self.own, src, 64).load(Ordering::Relaxed)
+    /// Takes a message from the ring from `src`. What a process sent that had the place before is dropped.
+    pub(crate) fn pop(&self, src: usize) -> Option<Vec<u8>> {
+        let ring = self.inbox + (src % NODES) * RING;
+        loop {
+            let tail = self.tail(self.own, src).load(Ordering::Relaxed);
+            let head = self.head(self.own, src).load(Ordering::Acquire);
+            if head == tail {
+                return None;
+            }
+            let mut frame = [0; Frame::LEN];
+            copy_out(ring, tail, &mut frame);
+            let frame = Frame::read(&frame);
+            let there = head.wrapping_sub(tail).min(RING as u64);
+            let taken = frame.len.checked_add(Frame::LEN as u64).filter(|n| *n <= there);
+            let Some(taken) = taken else {
+                // A broken writer: skip what it wrote.
+                self.tail(self.own, src).store(head, Ordering::Release);
+                return None;
+            };
+            let mut m = vec![0u8; usize::try_from(frame.len).unwrap_or(0)];
+            copy_out(ring, tail.wrapping_add(Frame::LEN as u64), &mut m);
+            self.tail(self.own, src).store(tail.wrapping_add(taken.next_multiple_of(8)), Ordering::Release);
+            if frame.generation == self.generation(src) {
+                return Some(m);
+            }
+        }
+    }
+
+    /// The places that have sent something since the last call, as bits.
+    pub(crate) fn take_senders(&self) -> u64 {
+        let senders = self.word64(self.own, at::SENDERS);
+        if senders.load(Ordering::Acquire) == 0 { 0 } else { senders.swap(0, Ordering::AcqRel) }
+    }
+
+    /// `src` may have sent more than was taken.
+    pub(crate) fn put_back_sender(&self, src: usize) {
+        self.word64(self.own, at::SENDERS).fetch_or(1 << (src % NODES), Ordering::AcqRel);
     }
 
     /// Tells the process at `node` that there is a message. Its service thread is woken only if the application
@@ -232,8 +286,13 @@ impl Shm {
         }
     }
 
+    fn bell_of(&self, node: usize) -> &AtomicU32 {
+        // SAFETY: an aligned word of a place, all of which are mapped.
+        unsafe { AtomicU32::from_ptr(with_exposed_provenance_mut(self.address(node, at::BELL))) }
+    }
+
     fn wake(&self, node: usize) {
-        let bell = self.word32(node, at::BELL);
+        let bell = self.bell_of(node);
         bell.fetch_add(1, Ordering::AcqRel);
         // SAFETY: wakes waiters on a word of the mapping.
         unsafe { libc::syscall(libc::SYS_futex, bell.as_ptr(), libc::FUTEX_WAKE, 1) };
@@ -259,40 +318,69 @@ impl Shm {
     }
 
     /// The word that the service thread sleeps on.
-    pub(crate) fn bell(&self) -> &'static AtomicU32 {
-        // SAFETY: as in `word32`; the mapping stays for the life of the process.
-        unsafe { AtomicU32::from_ptr(with_exposed_provenance_mut(self.address(self.own, at::BELL))) }
+    pub(crate) fn bell(&self) -> &AtomicU32 {
+        self.bell_of(self.own)
     }
 
     /// Leaves; the last one removes the file. Called when the process ends.
     pub(crate) fn leave(&self) {
-        self.word32(self.own, at::PID).store(0, Ordering::Release);
-        let mut mine = lock_range(libc::F_UNLCK, self.own, 1);
-        let mut l = lock_range(libc::F_WRLCK, 0, NODES);
-        // SAFETY: gives up our place, asks whether anybody holds one, and if none, removes our own file.
-        unsafe {
-            libc::fcntl(self.fd, libc::F_OFD_SETLK, &raw mut mine);
-            let rc = libc::fcntl(self.fd, libc::F_OFD_GETLK, &raw mut l);
-            if rc == 0 && i32::from(l.l_type) == libc::F_UNLCK && same_file(self.fd, &self.path) {
-                libc::unlink(self.path.as_ptr());
-            }
+        self.used(self.own).store(0, Ordering::Release);
+        self.file.give_back(self.own);
+        // If somebody comes or goes just now, it is not the last one who leaves, or a later start cleans up.
+        if self.file.enter_gate() {
+            self.file.remove_if_deserted();
+            self.file.leave_gate();
         }
     }
-}
 
-fn close(fd: i32) {
-    // SAFETY: a descriptor of this module.
-    unsafe { real::close(fd) };
-}
-
-fn same_file(fd: i32, path: &CString) -> bool {
-    // SAFETY: room for both answers.
-    unsafe {
-        let (mut a, mut b): (libc::stat, libc::stat) = (std::mem::zeroed(), std::mem::zeroed());
-        real::fstat(fd, &raw mut a) == 0
-            && real::stat(path.as_ptr(), &raw mut b) == 0
-            && (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino)
+    /// In a forked child: the place is the parent's.
+    pub(crate) fn abandon(&self) {
+        self.file.abandon();
     }
+}
+
+/// What stands before a message in a ring.
+struct Frame {
+    len: u64,
+    /// The sender's.
+    generation: u64,
+}
+
+impl Frame {
+    const LEN: usize = 16;
+
+    fn bytes(&self) -> [u8; Self::LEN] {
+        let mut b = [0; Self::LEN];
+        crate::bits::put(&mut b, 0, &self.len.to_le_bytes());
+        crate::bits::put(&mut b, 8, &self.generation.to_le_bytes());
+        b
+    }
+
+    fn read(b: &[u8; Self::LEN]) -> Self {
+        let [len, generation] =
+            [0, 8].map(|at| b.get(at..at + 8).and_then(|w| w.try_into().ok()).map_or(0, u64::from_le_bytes));
+        Self { len, generation }
+    }
+}
+
+/// Where the byte with index `at` is in a ring, and how many follow before its end.
+fn place(ring: usize, at: u64) -> (usize, usize) {
+    let offset = usize::try_from(at % RING as u64).unwrap_or(0);
+    (ring + offset, RING - offset)
+}
+
+fn copy_in(ring: usize, at: u64, bytes: &[u8]) {
+    let (to, room) = place(ring, at);
+    let (a, b) = bytes.split_at(room.min(bytes.len()));
+    mem::write(to as u64, a);
+    mem::write(ring as u64, b);
+}
+
+fn copy_out(ring: usize, at: u64, out: &mut [u8]) {
+    let (from, room) = place(ring, at);
+    let (a, b) = out.split_at_mut(room.min(out.len()));
+    mem::read(from as u64, a);
+    mem::read(ring as u64, b);
 }
 
 /// The machine's clock, the same for all processes.
@@ -309,9 +397,13 @@ pub(crate) fn monotonic_ns() -> u64 {
 mod tests {
     use super::*;
 
+    fn join(name: &str) -> Shm {
+        Shm::join(&format!("unit-{name}-{}", std::process::id())).unwrap()
+    }
+
     #[test]
     fn who_arms_a_cq_does_not_poll_any_more() {
-        let s = Shm::join(&format!("unit-polls-{}", std::process::id())).unwrap();
+        let s = join("polls");
         let before = s.bell().load(Ordering::Acquire);
         s.note_pumped();
         s.ring_bell(s.own);
@@ -322,21 +414,53 @@ mod tests {
     }
 
     #[test]
-    fn what_a_broken_peer_writes_is_skipped() {
-        let s = Shm::join(&format!("unit-{}", std::process::id())).unwrap();
-        let put = |len: u64, moved: u64| {
-            let at = s.ring(s.own, 1, 64).load(Ordering::Relaxed);
-            mem::write(s.ring_data(s.own, 1) + at % RING, &len.to_le_bytes());
-            s.ring(s.own, 1, 0).store(at.wrapping_add(moved), Ordering::Release);
-        };
-        for (len, moved) in [(u64::MAX, 64), (1 << 40, 1 << 50), (57, 64), (RING, 2 * RING)] {
-            put(len, moved);
-            assert_eq!(s.pop(1), None, "{len} {moved}");
-            assert!(!s.has_message(1));
+    fn messages_arrive_in_order_until_the_ring_is_full() {
+        let s = join("ring");
+        for round in 0..3 {
+            let mut sent = 0usize;
+            while s.push(s.own, &vec![sent as u8; sent % 5000]) == Push::Sent {
+                sent += 1;
+            }
+            assert!(sent > 25, "{sent} in round {round}");
+            assert_eq!(s.take_senders(), 1 << s.own);
+            assert_eq!(s.take_senders(), 0);
+            for i in 0..sent {
+                assert_eq!(s.pop(s.own), Some(vec![i as u8; i % 5000]));
+            }
+            assert_eq!(s.pop(s.own), None);
         }
-        put(56, 64);
-        assert_eq!(s.pop(1).map(|m| m.len()), Some(56));
-        assert!(!s.has_message(1));
+        s.leave();
+    }
+
+    #[test]
+    fn what_a_place_sent_before_is_dropped() {
+        let s = join("generations");
+        s.push(s.own, b"old");
+        s.word64(s.own, at::GENERATION).fetch_add(1, Ordering::AcqRel);
+        s.push(s.own, b"new");
+        assert_eq!(s.pop(s.own).as_deref(), Some(&b"new"[..]));
+        assert_eq!(s.pop(s.own), None);
+        s.leave();
+    }
+
+    #[test]
+    fn what_a_broken_peer_writes_is_skipped() {
+        let s = join("broken");
+        // A message that is read again, with other lengths.
+        s.push(s.own, &[0; 48]);
+        let put = |len: u64, moved: u64| {
+            let at = s.tail(s.own, s.own).load(Ordering::Relaxed);
+            let generation = s.generation(s.own);
+            copy_in(s.inbox + s.own * RING, at, &Frame { len, generation }.bytes());
+            s.head(s.own, s.own).store(at.wrapping_add(moved), Ordering::Release);
+        };
+        for (len, moved) in [(u64::MAX, 64), (1 << 40, 1 << 50), (57, 64), (RING as u64, 2 * RING as u64)] {
+            put(len, moved);
+            assert_eq!(s.pop(s.own), None, "{len} {moved}");
+        }
+        put(48, 64);
+        assert_eq!(s.pop(s.own).map(|m| m.len()), Some(48));
+        assert_eq!(s.pop(s.own), None);
         s.leave();
     }
 }

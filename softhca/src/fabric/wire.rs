@@ -118,8 +118,8 @@ fn put_request(w: &mut Writer, r: &Request) {
     }
 }
 
-/// Reads a request; its spans are memory of process `pid`.
-fn get_request(r: &mut Reader<'_>, pid: i32) -> Option<Request> {
+/// Reads a request. If its message is long, its spans are memory of `process`.
+fn get_request(r: &mut Reader<'_>, process: impl Fn() -> i32) -> Option<Request> {
     let op = r.u8()?;
     let kind = QpKind::from_wire(u32::from(r.u8()?))?;
     let solicited = r.u8()? != 0;
@@ -147,6 +147,8 @@ fn get_request(r: &mut Reader<'_>, pid: i32) -> Option<Request> {
             let n = r.u32()?;
             let spans =
                 (0..n).map(|_| Some(Span { addr: r.u64()?, len: r.u64()? })).collect::<Option<Vec<_>>>()?;
+            // What is short travels with the message, either way.
+            let pid = if len > super::INLINE { process() } else { 0 };
             Payload::Spans(Space::Process(pid), spans)
         }
     };
@@ -224,8 +226,8 @@ impl Message {
         w.0
     }
 
-    /// Reads a message of process `pid`. `None` if it makes no sense.
-    pub(crate) fn decode(b: &[u8], pid: i32) -> Option<Self> {
+    /// Reads a message of `process`. `None` if it makes no sense.
+    pub(crate) fn decode(b: &[u8], process: impl Fn() -> i32) -> Option<Self> {
         let mut r = Reader(b);
         let what = r.u8()?;
         let generation = r.u64()?;
@@ -234,7 +236,7 @@ impl Message {
                 generation,
                 dev: r.u16()?,
                 transmission: r.u32()?,
-                request: get_request(&mut r, pid)?,
+                request: get_request(&mut r, process)?,
             },
             2 => Self::Answer {
                 generation,
@@ -251,7 +253,7 @@ impl Message {
                     _ => Answer::Silent,
                 },
             },
-            3 => Self::Group { generation, gid: r.array()?, request: get_request(&mut r, pid)? },
+            3 => Self::Group { generation, gid: r.array()?, request: get_request(&mut r, process)? },
             _ => return None,
         })
     }
@@ -275,7 +277,7 @@ mod tests {
             raddr: 7,
             swap_add: 8,
             compare: 9,
-            len: 10,
+            len: super::super::INLINE + 1,
             qkey: 11,
             pkey: 12,
             srqn: 13,
@@ -293,14 +295,14 @@ mod tests {
             Payload::Spans(Space::Process(5), vec![Span { addr: 1, len: 2 }, Span { addr: 3, len: 4 }]),
         ] {
             let m = Message::Request { generation: 4, dev: 1, transmission: 7, request: request(p) };
-            let back = Message::decode(&m.encode(), 5).unwrap();
+            let back = Message::decode(&m.encode(), || 5).unwrap();
             assert_eq!(format!("{m:?}"), format!("{back:?}"));
         }
         for answer in
             [Answer::Rnr(12), Answer::Nak(Syndrome::RemoteAccess), Answer::Ack(Data::Bytes(vec![1, 2]))]
         {
             let m = Message::Answer { generation: 4, qpn: 1, transmission: 2, answer };
-            assert_eq!(format!("{m:?}"), format!("{:?}", Message::decode(&m.encode(), 1).unwrap()));
+            assert_eq!(format!("{m:?}"), format!("{:?}", Message::decode(&m.encode(), || 1).unwrap()));
         }
     }
 
@@ -314,7 +316,7 @@ mod tests {
         };
         let b = m.encode();
         for n in 0..b.len() {
-            assert!(Message::decode(&b[..n], 1).is_none(), "{n}");
+            assert!(Message::decode(&b[..n], || 1).is_none(), "{n}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `open`, `openat`, `stat`, `fstat`, `close`, `ioctl`, `mmap` and `socket`.
+//! `open`, `openat`, `stat`, `fstat`, `close`, `close_range`, `closefrom`, `ioctl`, `mmap` and `socket`.
 //!
 //! # Safety
 //!
@@ -13,7 +13,7 @@ use super::fds::{self, Kind};
 use super::sysfs::{self, Tree};
 use super::{dirs, real};
 use crate::run;
-use libc::{c_char, c_int, c_ulong, c_void, mode_t, off_t, size_t};
+use libc::{c_char, c_int, c_uint, c_ulong, c_void, mode_t, off_t, size_t};
 use std::ffi::CStr;
 use std::fmt::Write as _;
 
@@ -39,7 +39,7 @@ pub(super) fn near<'a>(path: *const c_char) -> Option<(&'a str, &'static Tree)> 
     if !is_near(path) {
         return None;
     }
-    run::activate_from_env();
+    run::start::on_demand();
     let tree = sysfs::tree()?;
     // SAFETY: a C string, valid during the call.
     let text = unsafe { CStr::from_ptr(path) }.to_str().ok()?;
@@ -224,14 +224,78 @@ pub(crate) unsafe extern "C" fn fstat(fd: c_int, st: *mut libc::stat) -> c_int {
 /// As the C function.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn close(fd: c_int) -> c_int {
-    // Not in a child of vfork, which shares our memory but not our descriptors.
-    if fds::get(fd).is_some() && run::fork::is_owner() {
-        if let Some(kind) = fds::take(fd) {
-            run::closing(fd, kind);
-        }
+    if !closing(fd) {
+        return fail(libc::EBADF);
     }
     // SAFETY: the caller's argument, handed on.
     unsafe { real::close(fd) }
+}
+
+/// `fd` is about to be closed. False if it is the device's own: the program can't have meant it, but closes all
+/// numbers that there may be (as a daemon does).
+fn closing(fd: c_int) -> bool {
+    // A child of vfork shares our memory but not our descriptors.
+    match fds::get(fd).filter(|_| run::fork::is_owner()) {
+        None => true,
+        Some(Kind::Own) => false,
+        Some(_) => {
+            if let Some(kind) = fds::take(fd) {
+                run::closing(fd, kind);
+            }
+            true
+        }
+    }
+}
+
+/// `close_range(2)`: all but the device's own.
+///
+/// # Safety
+/// As the C function.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
+    let from = c_int::try_from(first).unwrap_or(c_int::MAX);
+    let to = c_int::try_from(last).unwrap_or(c_int::MAX);
+    let closes = c_uint::try_from(flags).is_ok_and(|f| f & libc::CLOSE_RANGE_CLOEXEC == 0);
+    if !closes || first > last || !run::fork::is_owner() {
+        // SAFETY: the caller's arguments, handed on.
+        return unsafe { real::close_range(first, last, flags) };
+    }
+    for fd in from..=to.min(c_int::try_from(fds::MAX_FD).unwrap_or(c_int::MAX)) {
+        closing(fd);
+    }
+    let mut start = from;
+    while let Some(own) = fds::first_own(start, to) {
+        // SAFETY: a part of the caller's range.
+        if own > start && unsafe { real::close_range(start as c_uint, own as c_uint - 1, flags) } != 0 {
+            return -1;
+        }
+        start = own + 1;
+    }
+    if start > to {
+        return 0;
+    }
+    // SAFETY: the rest of the caller's range.
+    unsafe { real::close_range(start as c_uint, last, flags) }
+}
+
+/// `closefrom(3)`.
+///
+/// # Safety
+/// As the C function.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn closefrom(first: c_int) {
+    let first = first.max(0);
+    // SAFETY: as the caller asks.
+    if unsafe { close_range(first as c_uint, c_uint::MAX, 0) } == 0 {
+        return;
+    }
+    // A kernel before 5.9.
+    // SAFETY: no arguments but a constant.
+    let most = unsafe { libc::sysconf(libc::_SC_OPEN_MAX) };
+    for fd in first..c_int::try_from(most).unwrap_or(c_int::MAX) {
+        // SAFETY: as the caller asks.
+        unsafe { close(fd) };
+    }
 }
 
 const RDMA_VERBS_IOCTL: c_ulong = 0xc018_1b01;
@@ -302,7 +366,7 @@ const NETLINK_RDMA: c_int = 20;
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
     if domain == libc::AF_NETLINK && protocol == NETLINK_RDMA {
-        run::activate_from_env();
+        run::start::on_demand();
         if sysfs::tree().is_some() {
             return fail(libc::EPROTONOSUPPORT);
         }

@@ -7,7 +7,7 @@
 //! it may read: on the supported machines (x86-64, aarch64 Linux) both are passed in the same registers.
 #![expect(unsafe_code, reason = "calls C functions through pointers from dlsym")]
 
-use libc::{DIR, c_char, c_int, c_ulong, c_void, mode_t, off_t, size_t};
+use libc::{DIR, c_char, c_int, c_uint, c_ulong, c_void, mode_t, off_t, size_t};
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
@@ -57,29 +57,12 @@ pub(crate) fn errno() -> c_int {
     unsafe { *libc::__errno_location() }
 }
 
-/// Moves a new descriptor of our own past 0 to 2, which a program that has closed them takes for its standard
-/// streams. Gives the error of the call that made it if that failed.
-pub(crate) fn keep_high(fd: c_int) -> Result<c_int, c_int> {
-    if fd > 2 {
-        return Ok(fd);
-    }
-    if fd < 0 {
-        return Err(errno());
-    }
-    // SAFETY: duplicates the caller's own descriptor, and closes it.
-    unsafe {
-        let high = libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 3);
-        let e = errno();
-        close(fd);
-        if high < 0 { Err(e) } else { Ok(high) }
-    }
-}
-
 real!(open = c"open"(path: *const c_char, flags: c_int, mode: mode_t) -> c_int, else enosys());
 real!(open64 = c"open64"(path: *const c_char, flags: c_int, mode: mode_t) -> c_int, else enosys());
 real!(openat = c"openat"(dir: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int, else enosys());
 real!(openat64 = c"openat64"(dir: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int, else enosys());
 real!(close = c"close"(fd: c_int) -> c_int, else enosys());
+real!(close_range = c"close_range"(first: c_uint, last: c_uint, flags: c_int) -> c_int, else enosys());
 real!(ioctl = c"ioctl"(fd: c_int, request: c_ulong, arg: *mut c_void) -> c_int, else enosys());
 real!(socket = c"socket"(domain: c_int, kind: c_int, protocol: c_int) -> c_int, else enosys());
 real!(stat = c"stat"(path: *const c_char, st: *mut libc::stat) -> c_int, else enosys());

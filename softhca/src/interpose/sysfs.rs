@@ -1,12 +1,7 @@
 //! The fake sysfs: a list of paths and contents, held in memory only.
-//!
-//! # Safety
-//!
-//! The pointer to the tree is null or leads to a leaked, never changed [`Tree`].
-#![expect(unsafe_code, reason = "reads a leaked tree without a lock")]
 
 use crate::config::{Config, Gid, GidKind, Link};
-use std::sync::atomic::{AtomicPtr, Ordering};
+use crate::leaked::Leaked;
 
 /// The directory of the uverbs devices.
 pub(crate) const VERBS: &str = "/sys/class/infiniband_verbs";
@@ -36,7 +31,7 @@ pub(crate) struct Tree {
     pub(crate) host: bool,
 }
 
-static TREE: AtomicPtr<Tree> = AtomicPtr::new(std::ptr::null_mut());
+static TREE: Leaked<Tree> = Leaked::new();
 
 /// What the tree needs to know of a device.
 #[derive(Debug)]
@@ -46,15 +41,28 @@ pub(crate) struct Facts {
     pub(crate) gids: Vec<Gid>,
 }
 
-/// Builds the tree: at the start, and in a forked child.
+/// Builds the tree.
 pub(crate) fn install(config: &Config, facts: &[Facts]) {
-    TREE.store(Box::into_raw(Box::new(Tree::new(config, facts))), Ordering::Release);
+    TREE.set(Tree::new(config, facts));
 }
 
-/// The tree, if the software device is there.
+/// Builds a tree without a device, in which the host's are hidden too.
+pub(crate) fn install_none() {
+    let mut t = Tree::default();
+    t.dir(VERBS);
+    t.file(&format!("{VERBS}/abi_version"), "6\n");
+    t.dir(INFINIBAND);
+    TREE.set(t);
+}
+
+/// In a forked child: the parent's devices are not ours.
+pub(crate) fn forget() {
+    TREE.forget();
+}
+
+/// The tree, if the software device was started.
 pub(crate) fn tree() -> Option<&'static Tree> {
-    // SAFETY: null, or a leaked tree (module comment).
-    unsafe { TREE.load(Ordering::Acquire).as_ref() }
+    TREE.get()
 }
 
 fn hex_words(b: &[u8]) -> String {

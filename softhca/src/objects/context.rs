@@ -15,15 +15,15 @@ pub(crate) struct Context {
     pub(crate) handles: Slab<Handle>,
     /// The event channels for asynchronous events.
     pub(crate) async_fds: Vec<u32>,
-    /// A copy of the command descriptor, to recognise duplicates of it.
-    pub(crate) keep: i32,
+    /// Device and inode of the command descriptor, to recognise duplicates of it.
+    pub(crate) inode: (u64, u64),
     /// Which doorbell pages are given out, with their QPs.
     pages: Vec<Option<Vec<u32>>>,
 }
 
 impl Context {
-    pub(crate) fn new(dev: usize, bar: Bar, keep: i32) -> Self {
-        Self { dev, bar, handles: Slab::from(1), async_fds: Vec::new(), keep, pages: Vec::new() }
+    pub(crate) fn new(dev: usize, bar: Bar, inode: (u64, u64)) -> Self {
+        Self { dev, bar, handles: Slab::from(1), async_fds: Vec::new(), inode, pages: Vec::new() }
     }
 
     /// Gives out a doorbell page.

@@ -1,25 +1,18 @@
-//! Forked children: a child has none of its parent's contexts, and a device of its own.
+//! Forked children: a child has none of its parent's contexts, and a device of its own as soon as it looks for one.
+//!
+//! A fork may come at any moment: from a signal handler that interrupted the device, or while another thread runs it.
+//! So nothing is locked for it, and the child only forgets: what its parent had stays where it is, unused.
 //!
 //! # Safety
 //!
-//! `pthread_atfork` gets three functions that stay. They run on the forking thread; the lock is held across the
-//! fork, so the child sees a consistent state. In the child only memory is touched, and descriptors of its own
-//! copies.
-#![expect(unsafe_code, reason = "fork handlers")]
+//! `pthread_atfork` gets a function that stays. In the child it stores to atomics and closes a descriptor, which is
+//! allowed there whatever was interrupted.
+#![expect(unsafe_code, reason = "a fork handler")]
 
-use crate::model::{self, Model};
-use std::cell::RefCell;
-use std::sync::MutexGuard;
-use std::sync::Once;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 /// The process that the state belongs to.
 static OWNER: AtomicI32 = AtomicI32::new(0);
-
-thread_local! {
-    /// The lock, held across a fork.
-    static HELD: RefCell<Option<MutexGuard<'static, Option<Model>>>> = const { RefCell::new(None) };
-}
 
 fn pid() -> i32 {
     // SAFETY: no arguments.
@@ -33,33 +26,20 @@ pub(crate) fn is_owner() -> bool {
 
 /// Looks out for forks from now on.
 pub(crate) fn watch() {
-    static ONCE: Once = Once::new();
+    static WATCHED: AtomicBool = AtomicBool::new(false);
     OWNER.store(pid(), Ordering::Release);
-    ONCE.call_once(|| {
-        // SAFETY: functions that stay (module comment).
-        unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
-    });
-}
-
-unsafe extern "C" fn before() {
-    let _ = HELD.try_with(|h| *h.borrow_mut() = Some(model::lock()));
-}
-
-unsafe extern "C" fn in_parent() {
-    let _ = HELD.try_with(|h| h.borrow_mut().take());
+    if !WATCHED.swap(true, Ordering::AcqRel) {
+        // SAFETY: a function that stays (module comment).
+        unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+    }
 }
 
 unsafe extern "C" fn in_child() {
-    let held = HELD.try_with(|h| h.borrow_mut().take()).ok().flatten();
-    let Some(mut guard) = held else { return };
-    OWNER.store(pid(), Ordering::Release);
-    crate::interpose::fds::clear();
-    super::pump::stop_service();
+    crate::interpose::fds::forget();
+    crate::interpose::sysfs::forget();
+    crate::model::forget();
+    crate::check::forget();
     crate::fabric::forget();
-    if let Some(old) = guard.take() {
-        let config = old.config.clone();
-        // The parent's queues and mappings are not ours to end.
-        std::mem::forget(old);
-        *guard = super::restart(config);
-    }
+    super::pump::stop_service();
+    super::start::forget();
 }

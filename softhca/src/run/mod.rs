@@ -6,90 +6,12 @@
 #![expect(unsafe_code, reason = "serves C calls")]
 
 use crate::bar::Bar;
-use crate::config::Config;
 use crate::interpose::fds::{self, Kind};
 use crate::interpose::{real, sysfs};
 use crate::model::{self, Model};
 use crate::objects::Context;
 use crate::uverbs::{Call, attrs::Attrs};
 use libc::{c_int, c_void};
-use std::sync::Once;
-use std::sync::atomic::{AtomicBool, Ordering};
-
-/// Starts the device. An error if it runs with another configuration.
-pub(crate) fn start(config: Config) -> Result<(), String> {
-    let config = config.complete()?;
-    let mut guard = model::lock();
-    if let Some(m) = guard.as_ref() {
-        return if m.config == config {
-            Ok(())
-        } else {
-            Err("the software HCA of this process runs with another configuration".to_owned())
-        };
-    }
-    crate::check::trap::prepare(config.mode)?;
-    let m = Model::new(config)?;
-    publish(&m);
-    *guard = Some(m);
-    fork::watch();
-    Ok(())
-}
-
-/// Shows the devices in the fake sysfs.
-fn publish(m: &Model) {
-    let facts = |d: &model::Device| sysfs::Facts { guid: d.guid, lid: d.lid, gids: d.gids.clone() };
-    sysfs::install(&m.config, &m.devices.iter().map(facts).collect::<Vec<_>>());
-}
-
-/// The device of a forked child: as the parent's at its start, at a place of its own on the fabric.
-fn restart(config: Config) -> Option<Model> {
-    match Model::new(config) {
-        Ok(m) => {
-            publish(&m);
-            Some(m)
-        }
-        Err(e) => {
-            crate::log::tell(&format!(": after fork: {e}"));
-            None
-        }
-    }
-}
-
-/// Whether this code is a library that was preloaded (or the environment asks for the device).
-fn wanted() -> bool {
-    if let Ok(v) = std::env::var("SOFTHCA") {
-        return v == "1";
-    }
-    // SAFETY: an address of this library and room for the answer, whose file name is a C string.
-    unsafe {
-        let mut info: libc::Dl_info = std::mem::zeroed();
-        let here = wanted as *const c_void;
-        if libc::dladdr(here, &raw mut info) == 0 || info.dli_fname.is_null() {
-            return false;
-        }
-        let name = std::ffi::CStr::from_ptr(info.dli_fname).to_string_lossy();
-        name.rsplit('/').next().is_some_and(|f| f.starts_with("libsofthca") && f.contains(".so"))
-    }
-}
-
-/// In a preloaded library: starts the device when the program first looks for one.
-pub(crate) fn activate_from_env() {
-    static ONCE: Once = Once::new();
-    static BUSY: AtomicBool = AtomicBool::new(false);
-    // Starting up may open files itself.
-    if ONCE.is_completed() || BUSY.swap(true, Ordering::AcqRel) {
-        return;
-    }
-    ONCE.call_once(|| {
-        if sysfs::tree().is_none() && wanted() {
-            crate::check::be_loud();
-            if let Err(e) = Config::from_env().and_then(start) {
-                crate::log::tell(&format!(": {e}"));
-            }
-        }
-    });
-    BUSY.store(false, Ordering::Release);
-}
 
 /// Opens device `dev`; gives the command descriptor.
 pub(crate) fn open_device(dev: u32) -> Result<c_int, c_int> {
@@ -99,34 +21,29 @@ pub(crate) fn open_device(dev: u32) -> Result<c_int, c_int> {
     if fd < 0 {
         return Err(real::errno());
     }
-    let close = |e| {
-        // SAFETY: the descriptor just made.
-        unsafe { real::close(fd) };
-        Err(e)
-    };
-    // SAFETY: duplicates the descriptor just made.
-    let keep = unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 3) };
-    if keep < 0 {
-        return close(real::errno());
-    }
     let made = Bar::new().and_then(|bar| {
+        let inode = inode_of(fd).ok_or_else(real::errno)?;
         model::with(|m| {
             let dev = dev as usize;
             m.device(dev)?;
-            Ok(m.contexts.insert(Context::new(dev, bar, keep)))
+            let ctx = m.contexts.insert(Context::new(dev, bar, inode));
+            if fds::set(fd, Kind::Command(ctx)) {
+                return Ok(());
+            }
+            m.close_context(ctx);
+            Err(libc::EMFILE)
         })
         .unwrap_or(Err(libc::ENODEV))
     });
     match made {
-        Ok(ctx) if fds::set(fd, Kind::Command(ctx)) => {
+        Ok(()) => {
             pump::start_service();
             Ok(fd)
         }
-        Ok(_) => close(libc::EMFILE),
         Err(e) => {
-            // SAFETY: the duplicate made above.
-            unsafe { real::close(keep) };
-            close(e)
+            // SAFETY: the descriptor just made.
+            unsafe { real::close(fd) };
+            Err(e)
         }
     }
 }
@@ -139,14 +56,10 @@ pub(crate) fn context_of(fd: c_int) -> Option<u32> {
         None => {}
     }
     sysfs::tree()?;
-    let found = model::with(|m| m.contexts.iter().find(|(_, c)| is_same_file(fd, c.keep)).map(|(n, _)| n))??;
+    let inode = inode_of(fd)?;
+    let found = model::with(|m| m.contexts.iter().find(|(_, c)| c.inode == inode).map(|(n, _)| n))??;
     fds::set(fd, Kind::Command(found));
     Some(found)
-}
-
-/// Whether two descriptors are of one file.
-fn is_same_file(a: c_int, b: c_int) -> bool {
-    inode_of(a).is_some_and(|i| inode_of(b) == Some(i))
 }
 
 /// The device whose command descriptor `fd` is.
@@ -159,7 +72,7 @@ pub(crate) fn device_of(fd: c_int) -> Option<u32> {
 /// A descriptor of ours is being closed (and is forgotten already).
 pub(crate) fn closing(fd: c_int, kind: Kind) {
     match kind {
-        Kind::Sysfs(_) => {}
+        Kind::Sysfs(_) | Kind::Own => {}
         Kind::Channel(n) => {
             model::with(|m| m.close_channel(n));
         }
@@ -168,9 +81,9 @@ pub(crate) fn closing(fd: c_int, kind: Kind) {
                 return;
             }
             model::with(|m| {
-                let Some(keep) = m.contexts.get(ctx).map(|c| c.keep) else { return };
+                let Some(inode) = m.contexts.get(ctx).map(|c| c.inode) else { return };
                 // A duplicate that no call has come by yet keeps the context alive.
-                let alive = (0..1024).find(|f| *f != fd && *f != keep && is_same_file(*f, keep));
+                let alive = (0..1024).find(|f| *f != fd && inode_of(*f) == Some(inode));
                 match alive {
                     Some(f) => {
                         fds::set(f, kind);
@@ -241,17 +154,13 @@ pub(crate) fn inode_of(fd: c_int) -> Option<(u64, u64)> {
 pub(crate) mod fork;
 pub(crate) mod pump;
 pub(crate) mod service;
+pub(crate) mod signals;
+pub(crate) mod start;
 mod teardown;
 
 /// One pass of the device.
 pub(crate) fn step() -> bool {
     model::with(Model::step).unwrap_or(false)
-}
-
-/// Closes a descriptor of our own.
-fn close_quietly(fd: c_int) {
-    // SAFETY: a descriptor that only this crate uses.
-    unsafe { real::close(fd) };
 }
 
 /// Whether the process may set privileged `Q_Keys`.

@@ -18,7 +18,6 @@ impl Model {
     pub(crate) fn close_context(&mut self, ctx: u32) {
         let Some(c) = self.contexts.get(ctx) else { return };
         let handles: Vec<Handle> = c.handles.iter().map(|(_, h)| *h).collect();
-        let keep = c.keep;
         for h in &handles {
             match h {
                 Handle::Qp(n) if self.qps.get(*n).is_some_and(|q| q.shares == 0) => {
@@ -55,7 +54,6 @@ impl Model {
         }
         self.contexts.remove(ctx);
         crate::check::trap::forget_context(ctx);
-        super::close_quietly(keep);
     }
 
     /// One user less of a shared XRC target QP.

@@ -4,7 +4,7 @@
 
 use std::fs;
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
@@ -42,6 +42,10 @@ pub(crate) fn has(program: &str) -> bool {
 
 pub(crate) fn command(program: &str) -> Command {
     let mut c = Command::new(program);
+    // What the tests themselves run with is not for the library, which refuses what it doesn't know.
+    for (name, _) in std::env::vars_os().filter(|(n, _)| n.to_string_lossy().starts_with("SOFTHCA")) {
+        c.env_remove(name);
+    }
     c.env("LD_PRELOAD", library()).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     c
 }
@@ -72,6 +76,59 @@ pub(crate) fn run(program: &str, args: &[&str], env: &[(&str, &str)]) -> String 
     text(&out)
 }
 
+/// A program of `tests/programs`, in a directory of its own.
+pub(crate) struct Program(PathBuf);
+
+/// Compiles `tests/programs/NAME.c`.
+pub(crate) fn compiled(name: &str, flags: &[&str]) -> Program {
+    let dir = std::env::temp_dir().join(unique().0);
+    fs::create_dir_all(&dir).unwrap();
+    let exe = dir.join(name);
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let src = here.join(format!("tests/programs/{name}.c"));
+    let mut cc = Command::new("cc");
+    cc.args(["-O1", "-Wall", "-Werror", "-I"]).arg(here.join("include")).args(flags);
+    let cc = cc.arg("-o").arg(&exe).arg(&src).arg("-libverbs").output().unwrap();
+    assert!(cc.status.success(), "{}", text(&cc));
+    Program(exe)
+}
+
+impl Program {
+    pub(crate) fn path(&self) -> &str {
+        self.0.to_str().unwrap()
+    }
+
+    /// What it says, when all goes well.
+    pub(crate) fn run(&self, args: &[&str], env: &[(&str, &str)]) -> String {
+        run(self.path(), args, env)
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(self.0.parent().unwrap());
+    }
+}
+
+/// The files of fabrics whose names end so.
+pub(crate) fn left(name: &str) -> Vec<String> {
+    let files = fs::read_dir("/dev/shm").unwrap().flatten();
+    files.map(|f| f.file_name().into_string().unwrap()).filter(|f| f.ends_with(name)).collect()
+}
+
+/// A command that runs with mounts of its own, as `script` makes them; `None` (said visibly) if this user may not.
+pub(crate) fn with_mounts(script: &str) -> Option<Command> {
+    let may = Command::new("unshare").args(["--mount", "true"]).output();
+    if !may.is_ok_and(|o| o.status.success()) {
+        skip("unshare --mount needs root");
+        return None;
+    }
+    let mut c = Command::new("unshare");
+    c.args(["--mount", "sh", "-ec", script]);
+    c.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    Some(c)
+}
+
 /// Runs server and client on one fabric; gives what the client said.
 pub(crate) fn pair(program: &str, args: &[&str], env: &[(&str, &str)]) -> Option<String> {
     if !has(program) {
@@ -96,12 +153,7 @@ pub(crate) fn pair(program: &str, args: &[&str], env: &[(&str, &str)]) -> Option
     let both = format!("client:\n{}server:\n{}", text(&client), text(&server));
     assert!(client.status.success() && server.status.success(), "{program} {args:?} {env:?}\n{both}");
     assert!(!both.contains("VIOLATION"), "{both}");
-    // Nothing stays behind.
-    let left = fs::read_dir("/dev/shm")
-        .unwrap()
-        .flatten()
-        .any(|f| f.file_name().to_string_lossy().ends_with(&fabric));
-    assert!(!left, "the fabric's file is still there");
+    assert_eq!(left(&fabric), [""; 0], "nothing stays behind");
     Some(text(&client))
 }
 
