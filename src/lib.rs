@@ -32,10 +32,11 @@
 //! | `ibv_context` | [`Context`] | a [`Device`] of [`devices()`] |
 //! | `ibv_pd` | [`ProtectionDomain`] | a context |
 //! | `ibv_mr` | [`MemoryRegion`], [`Local`] or [`Remote`] | a domain and a [`Buffer`] |
+//! | `ibv_mw` | [`MemoryWindow`], [`Type1`] or [`Type2`] | a domain; bound over [`Remote`] regions by [`bind_mw`] |
 //! | `ibv_cq`, `ibv_comp_channel` | [`CompletionQueue`], [`CompletionChannel`] | a context |
 //! | `ibv_ah` | [`AddressHandle`] | a domain and an [`AddressVector`] |
 //! | `ibv_qp` | [`QueuePair`] of [`Rc`], [`Uc`] or [`Ud`] | a domain and two completion queues |
-//! | `ibv_send_wr` | [`send`], [`write()`], [`read()`], [`cmp_swp`], [`fetch_add`], and their kin | [`MrSlice`]s |
+//! | `ibv_send_wr` | [`send`], [`write()`], [`read()`], [`cmp_swp`], [`fetch_add`], and their kin | [`MrSlice`]s, windows |
 //! | `ibv_recv_wr` | [`recv`] | [`MrSlice`]s |
 //! | `ibv_wc` | [`WorkCompletion`] | polling |
 //!
@@ -134,6 +135,7 @@ mod error;
 #[cfg(feature = "mlx5")]
 pub mod mlx5;
 mod mr;
+mod mw;
 mod parent;
 mod pd;
 pub mod qp;
@@ -158,17 +160,18 @@ pub use mr::{
     Buffer, ForPeers, HugePages, Local, MemoryRegion, MrSlice, MrU64, Pages, PagesBuilder, RangeError,
     RawBuffer, RawMemory, RegionKind, Remote, RemoteAccess, RemoteRegion, RemoteSlice, RemoteU64,
 };
+pub use mw::{ByRequest, MemoryWindow, Type1, Type2, WindowType};
 pub use parent::Parent;
 pub use pd::ProtectionDomain;
 pub use qp::{
     Atomics, Backend, Basic, Connected, Connection, Datagram, DynQueuePair, Extended, InitAttr, OwnedQp,
     PostRecv, PostSend, QpAttr, QpCaps, QpState, QueuePair, QueuePairBuilder, Rc, RdmaRead, RdmaWrite,
-    Transport, Uc, Ud, UdInitAttr, Unreliable, state,
+    SendInvalidate, Transport, Uc, Ud, UdInitAttr, Unreliable, Windows, state,
 };
 pub use wr::{
-    Address, Batch, BatchStorage, CmpSwp, Empty, FetchAdd, Gather, Inline, Keepable, PostError, Prepared,
-    Read, Recv, RecvBatch, RecvStorage, Scatter, Send, SendRequest, SendTo, Write, cmp_swp, fetch_add, read,
-    recv, send, send_imm, write, write_imm,
+    Address, Batch, BatchStorage, BindMw, CmpSwp, Empty, FetchAdd, Gather, Inline, Keepable, LocalInv,
+    PostError, Prepared, Read, Recv, RecvBatch, RecvStorage, Scatter, Send, SendInv, SendRequest, SendTo,
+    Write, bind_mw, cmp_swp, fetch_add, local_inv, read, recv, send, send_imm, send_inv, write, write_imm,
 };
 
 #[cfg(doctest)]

@@ -46,6 +46,16 @@ impl<P> Deref for Parent<'_, P> {
     }
 }
 
+impl<P> Parent<'_, P> {
+    /// The `Arc` that it is held by, if it is.
+    pub(crate) fn into_shared(self) -> Option<Arc<P>> {
+        match self.0 {
+            Held::Borrowed(_) => None,
+            Held::Shared(parent) => Some(parent),
+        }
+    }
+}
+
 impl<'a, P> From<&'a P> for Parent<'a, P> {
     fn from(parent: &'a P) -> Self {
         Self(Held::Borrowed(parent))

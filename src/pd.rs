@@ -18,6 +18,7 @@ use crate::context::Context;
 use crate::cq::CompletionQueue;
 use crate::error::{CloseError, Error, Refused, Result, VerbError};
 use crate::mr::{Local, MemoryRegion, Pages, Remote, RemoteAccess};
+use crate::mw::{MemoryWindow, WindowType};
 use crate::parent::Parent;
 use crate::qp::{QueuePairBuilder, Transport};
 use crate::raw::Raw;
@@ -114,6 +115,16 @@ impl<'a> ProtectionDomain<'a> {
         recv_cq: impl Into<Parent<'q, CompletionQueue<'q>>>,
     ) -> QueuePairBuilder<'q, T> {
         QueuePairBuilder::new(self, send_cq, recv_cq)
+    }
+
+    /// [`MemoryWindow::new`] that borrows this domain.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`MemoryWindow::new`].
+    #[doc(alias = "ibv_alloc_mw")]
+    pub fn alloc_mw<K: WindowType>(&self) -> Result<MemoryWindow<'_, K>> {
+        MemoryWindow::new(self)
     }
 
     /// [`AddressHandle::new`] that borrows this domain.

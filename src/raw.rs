@@ -43,6 +43,7 @@ objects! {
     ibv_context: ibv_close_device,
     ibv_pd: ibv_dealloc_pd,
     ibv_mr: ibv_dereg_mr,
+    ibv_mw: ibv_dealloc_mw,
     ibv_comp_channel: ibv_destroy_comp_channel,
     ibv_cq: ibv_destroy_cq,
     ibv_qp: ibv_destroy_qp,
@@ -148,7 +149,12 @@ pub(crate) fn check(verb: &'static str, result: c_int, asked: impl FnOnce() -> S
 
 /// The error that errno holds right after `verb` failed.
 pub(crate) fn last_error(verb: &'static str, asked: impl FnOnce() -> String) -> Error {
+    VerbError::new(verb, last_errno(), asked()).into()
+}
+
+/// The errno right after a verb failed.
+pub(crate) fn last_errno() -> c_int {
     let errno = io::Error::last_os_error().raw_os_error().filter(|&errno| errno != 0);
     // rxe's create_cq_ex fails with errno 0 on an unknown comp_mask
-    VerbError::new(verb, errno.unwrap_or(libc::EINVAL), asked()).into()
+    errno.unwrap_or(libc::EINVAL)
 }

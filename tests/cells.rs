@@ -66,7 +66,7 @@ mod table {
     const NO_ADDRESS: &str = "leave out `.to(..)`";
     const ONLY_RC: &str = "use a `QueuePair<Rc>`";
 
-    const OPS: [Op; 23] = [
+    const OPS: [Op; 27] = [
         post("send", "qp.post(send(a.slice))", CONNECTED, ADDRESS),
         post("send_inline", "qp.post(send(Inline(b\"x\")).signaled())", CONNECTED, ADDRESS),
         post("send_imm", "qp.post(send_imm(a.slice, 7))", CONNECTED, ADDRESS),
@@ -77,6 +77,10 @@ mod table {
         post("read", "qp.post(read(a.slice, a.there))", &["Rc"], "or let the peer send or write the data"),
         post("cmp_swp", "qp.post(cmp_swp(a.word, a.there_word, 1, 2))", &["Rc"], ONLY_RC),
         post("fetch_add", "qp.post(fetch_add(a.word, a.there_word, 1))", &["Rc"], ONLY_RC),
+        post("send_inv", "qp.post(send_inv(a.slice, 7))", &["Rc"], ONLY_RC),
+        post("local_inv", "qp.post(a.inv)", CONNECTED, ONLY_RC),
+        post("bind_mw", "qp.post(a.bind)", CONNECTED, ONLY_RC),
+        post("bind_mw_type_1", "qp.bind_mw(a.bind_1)", CONNECTED, ONLY_RC),
         Op {
             name: "recv",
             code: "qp.post_recv(recv(a.slice))",
@@ -122,12 +126,14 @@ mod table {
 use ibv::state::{Error, Init, Reset, Rtr, Rts, Sqd};
 use ibv::*;
 
-#[derive(Clone, Copy)]
 struct Args<'a, T: Transport> {
     slice: MrSlice<'a>,
     word: MrU64<'a>,
     there: RemoteSlice,
     there_word: RemoteU64,
+    bind: BindMw<'a>,
+    bind_1: BindMw<'a, Type1>,
+    inv: LocalInv<'a>,
     ah: &'a AddressHandle<'a>,
     init: T::Init,
     init_modify: &'a T::InitModify,
@@ -223,7 +229,7 @@ fn main() {}
         }
         assert!(wrong.is_empty(), "{} cells are wrong:\n{}", wrong.len(), wrong.join("\n"));
         assert!(errors.is_empty(), "errors outside the cells: {errors:?}");
-        assert_eq!((legal, illegal), (74, 340), "legal and illegal cells");
+        assert_eq!((legal, illegal), (81, 405), "legal and illegal cells");
         println!("{legal} legal cells compile, {illegal} illegal ones are refused with advice");
     }
 }

@@ -21,7 +21,7 @@ use crate::wr;
 
 /// Makes an object, unless `verb` shall fail, and returns null with errno set in that case. `parent` is what the verb
 /// was given.
-fn make<T>(
+pub(crate) fn make<T>(
     verb: &'static str,
     (kind, parent): (Kind, usize),
     f: impl FnOnce(&mut Universe, usize, usize) -> Result<*mut T, c_int>,

@@ -15,7 +15,7 @@ use ibv_sys as sys;
 
 use crate::record::Kind;
 use crate::universe::{Body, New, Universe, misuse, set_errno, with};
-use crate::{fast, path};
+use crate::{fast, path, window};
 
 struct Devices([sys::ibv_device; 2]);
 
@@ -154,6 +154,9 @@ extern "C" fn ibv_open_device(device: *mut sys::ibv_device) -> *mut sys::ibv_con
         verbs.context.num_comp_vectors = comp_vectors;
         verbs.context.abi_compat = sys::__VERBS_ABI_IS_EXTENDED;
         let ops = &mut verbs.context.ops;
+        ops.alloc_mw = Some(window::alloc_mw);
+        ops.bind_mw = Some(window::bind_mw);
+        ops.dealloc_mw = Some(window::dealloc_mw);
         ops.req_notify_cq = Some(crate::events::req_notify_cq);
         if fast {
             ops.post_send = Some(fast::nullhca_fast_post_send);

@@ -32,6 +32,7 @@ nothing! {
     nullhca_fast_wr_abort(*mut sys::ibv_qp_ex);
     nullhca_fast_wr_send(*mut sys::ibv_qp_ex);
     nullhca_fast_wr_send_imm(*mut sys::ibv_qp_ex, u32);
+    nullhca_fast_wr_bind_mw(*mut sys::ibv_qp_ex, *mut sys::ibv_mw, u32, *const sys::ibv_mw_bind_info);
     nullhca_fast_wr_rdma(*mut sys::ibv_qp_ex, u32, u64);
     nullhca_fast_wr_rdma_imm(*mut sys::ibv_qp_ex, u32, u64, u32);
     nullhca_fast_wr_atomic_cmp_swp(*mut sys::ibv_qp_ex, u32, u64, u64, u64);

@@ -31,12 +31,13 @@ mod hca;
 mod path;
 mod record;
 mod universe;
+mod window;
 mod wr;
 
 pub use config::Config;
 pub use fast::set_completions;
 pub use hca::{Hca, hca};
 pub use record::{
-    Atomic, Bad, Call, Id, Kind, Live, Modify, PostFault, RecvWr, Registration, Remote, SendWr, Sge, UdTo,
-    WrCall,
+    Atomic, Bad, Bind, Call, Id, Kind, Live, Modify, PostFault, RecvWr, Registration, Remote, SendWr, Sge,
+    UdTo, WrCall,
 };

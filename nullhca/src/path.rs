@@ -15,6 +15,7 @@ use crate::cold::qp_of;
 use crate::events::cq_of;
 use crate::record::{Atomic, Bad, Kind, PostFault, RecvWr, Remote, SendWr, Sge, UdTo};
 use crate::universe::{Universe, misuse, with};
+use crate::window::bind_of;
 
 /// A request that can be walked.
 trait Request: Sized {
@@ -159,6 +160,14 @@ unsafe fn read_send(
                 read.ud = Some(to);
             }
             sys::IBV_WR_SEND | sys::IBV_WR_SEND_WITH_IMM => {}
+            sys::IBV_WR_SEND_WITH_INV | sys::IBV_WR_LOCAL_INV => {
+                read.invalidate = Some((*wr).u1.invalidate_rkey);
+                read.imm_data = [0; 4];
+            }
+            sys::IBV_WR_BIND_MW => {
+                let bind = (*wr).u2.bind_mw;
+                read.bind = Some(bind_of(universe, context, bind.mw, bind.rkey, &bind.bind_info));
+            }
             other => misuse(&format!("ibv_post_send: opcode {other}")),
         }
     }

@@ -21,6 +21,8 @@ pub enum Kind {
     Qp,
     /// An address handle.
     Ah,
+    /// A memory window.
+    Mw,
 }
 
 /// An object, by its kind and the order of its making among those of its kind and [`Hca`](crate::Hca), from 1.
@@ -119,6 +121,25 @@ pub struct UdTo {
     pub qkey: u32,
 }
 
+/// A bind of a memory window: `bind_mw` of `struct ibv_send_wr`, or `struct ibv_mw_bind`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bind {
+    /// The window.
+    pub mw: Id,
+    /// Its key before.
+    pub old_rkey: u32,
+    /// Its key afterwards.
+    pub rkey: u32,
+    /// The region.
+    pub mr: Id,
+    /// Address of the part.
+    pub addr: u64,
+    /// Length of the part in bytes.
+    pub length: u64,
+    /// `enum ibv_access_flags`.
+    pub access: u32,
+}
+
 /// A `struct ibv_send_wr`: the fields that its opcode and the queue pair's transport give a meaning, and no others
 /// are read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -141,6 +162,10 @@ pub struct SendWr {
     pub atomic: Option<Atomic>,
     /// Of UD.
     pub ud: Option<UdTo>,
+    /// `invalidate_rkey` of a SEND with invalidate, or a local invalidate; `imm_data` is 0 then.
+    pub invalidate: Option<u32>,
+    /// Of binds.
+    pub bind: Option<Bind>,
 }
 
 /// A `struct ibv_recv_wr`.
@@ -176,6 +201,33 @@ pub enum WrCall {
         flags: u32,
         /// In network order.
         imm: [u8; 4],
+    },
+    /// `ibv_wr_send_inv`.
+    SendInv {
+        /// `wr_id`.
+        id: u64,
+        /// `wr_flags`.
+        flags: u32,
+        /// The key.
+        rkey: u32,
+    },
+    /// `ibv_wr_local_inv`.
+    LocalInv {
+        /// `wr_id`.
+        id: u64,
+        /// `wr_flags`.
+        flags: u32,
+        /// The key.
+        rkey: u32,
+    },
+    /// `ibv_wr_bind_mw`.
+    BindMw {
+        /// `wr_id`.
+        id: u64,
+        /// `wr_flags`.
+        flags: u32,
+        /// What is bound.
+        bind: Bind,
     },
     /// `ibv_wr_rdma_write`.
     Write {
@@ -246,6 +298,7 @@ pub struct Live {
     pub cqs: u32,
     pub qps: u32,
     pub ahs: u32,
+    pub mws: u32,
 }
 
 impl Live {
@@ -259,6 +312,7 @@ impl Live {
             Kind::Cq => &mut self.cqs,
             Kind::Qp => &mut self.qps,
             Kind::Ah => &mut self.ahs,
+            Kind::Mw => &mut self.mws,
         } += 1;
     }
 }

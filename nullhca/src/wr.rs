@@ -15,6 +15,7 @@ use crate::fast;
 use crate::path::ud_to;
 use crate::record::{Atomic, Kind, Remote, Sge, WrCall};
 use crate::universe::{misuse, with};
+use crate::window::bind_of;
 
 /// Fills in the pointers of the operations that were asked for, and leaves the others null, as rxe does.
 pub(crate) fn set_pointers(qp: &mut sys::ibv_qp_ex, ops: u64, is_datagram: bool, is_fast: bool) {
@@ -36,6 +37,9 @@ pub(crate) fn set_pointers(qp: &mut sys::ibv_qp_ex, ops: u64, is_datagram: bool,
         wr_set_ud_addr: set_ud_addr, nullhca_fast_wr_set_ud_addr, is_datagram;
         wr_send: send, nullhca_fast_wr_send, has(sys::IBV_QP_EX_WITH_SEND);
         wr_send_imm: send_imm, nullhca_fast_wr_send_imm, has(sys::IBV_QP_EX_WITH_SEND_WITH_IMM);
+        wr_send_inv: send_inv, nullhca_fast_wr_send_imm, has(sys::IBV_QP_EX_WITH_SEND_WITH_INV);
+        wr_local_inv: local_inv, nullhca_fast_wr_send_imm, has(sys::IBV_QP_EX_WITH_LOCAL_INV);
+        wr_bind_mw: bind_mw, nullhca_fast_wr_bind_mw, has(sys::IBV_QP_EX_WITH_BIND_MW);
         wr_rdma_write: rdma_write, nullhca_fast_wr_rdma, has(sys::IBV_QP_EX_WITH_RDMA_WRITE);
         wr_rdma_write_imm: rdma_write_imm, nullhca_fast_wr_rdma_imm,
             has(sys::IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM);
@@ -92,6 +96,28 @@ unsafe extern "C" fn send(qp: *mut sys::ibv_qp_ex) {
 
 unsafe extern "C" fn send_imm(qp: *mut sys::ibv_qp_ex, imm: u32) {
     note(qp, INSIDE, |id, flags| WrCall::SendImm { id, flags, imm: imm.to_ne_bytes() });
+}
+
+unsafe extern "C" fn send_inv(qp: *mut sys::ibv_qp_ex, rkey: u32) {
+    note(qp, INSIDE, |id, flags| WrCall::SendInv { id, flags, rkey });
+}
+
+unsafe extern "C" fn local_inv(qp: *mut sys::ibv_qp_ex, rkey: u32) {
+    note(qp, INSIDE, |id, flags| WrCall::LocalInv { id, flags, rkey });
+}
+
+unsafe extern "C" fn bind_mw(
+    qp: *mut sys::ibv_qp_ex,
+    mw: *mut sys::ibv_mw,
+    rkey: u32,
+    info: *const sys::ibv_mw_bind_info,
+) {
+    let bind = with(|universe| {
+        let context = universe.find("ibv_wr_bind_mw", Kind::Qp, qp.addr()).context;
+        // SAFETY: the caller's struct.
+        unsafe { bind_of(universe, context, mw, rkey, &*info) }
+    });
+    note(qp, INSIDE, |id, flags| WrCall::BindMw { id, flags, bind });
 }
 
 unsafe extern "C" fn rdma_write(qp: *mut sys::ibv_qp_ex, rkey: u32, addr: u64) {

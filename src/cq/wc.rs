@@ -314,6 +314,9 @@ impl WcStatus {
                 "check rkey, range and access of the peer's region, and that its queue pair allows this access"
             }
             Self::LOC_PROT_ERR => "the region and the queue pair must be of the same protection domain",
+            Self::MW_BIND_ERR => {
+                "a window of type 2 must be free (new, or invalidated) to be bound, and the queue pair of its protection domain"
+            }
             Self::LOC_LEN_ERR => "check that receives are as long as the messages",
             Self::REM_INV_REQ_ERR => {
                 "the peer's receive is shorter than the message, or its queue pair does not allow the access \

@@ -33,6 +33,8 @@ pub(super) mod ctrl {
 
 /// Opcodes of send WQEs (`MLX5_OPCODE_…`); a requester's CQE repeats them.
 pub(super) mod opcode {
+    /// SEND with invalidate.
+    pub(crate) const SEND_INVAL: u8 = 0x01;
     /// RDMA WRITE.
     pub(crate) const RDMA_WRITE: u8 = 0x08;
     /// RDMA WRITE with immediate.

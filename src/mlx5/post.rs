@@ -141,6 +141,12 @@ impl<const ALONE: bool> Encode for Writer<'_, ALONE> {
     }
 
     #[inline(always)]
+    fn send_inv(mut self, head: Head, rkey: u32) -> Self {
+        self.start(head, opcode::SEND_INVAL, Some(rkey));
+        self
+    }
+
+    #[inline(always)]
     fn write(mut self, head: Head, to: &RemoteSlice, imm: Option<u32>) -> Self {
         self.start(head, if imm.is_some() { opcode::RDMA_WRITE_IMM } else { opcode::RDMA_WRITE }, imm);
         self.put(wqe::remote(to.addr, to.rkey));
@@ -162,6 +168,14 @@ impl<const ALONE: bool> Encode for Writer<'_, ALONE> {
     #[inline(always)]
     fn fetch_add(self, head: Head, at: &RemoteU64, add: u64) -> Self {
         self.atomic(head, opcode::ATOMIC_FA, at, add, 0)
+    }
+
+    fn local_inv(self, _: Head, _: u32) -> Result<Written, PostError> {
+        Err(PostError::Unsupported)
+    }
+
+    fn bind_mw(self, _: Head, _: &sys::ibv_send_wr_u2_bind_mw) -> Result<Written, PostError> {
+        Err(PostError::Unsupported)
     }
 
     #[inline(always)]
@@ -310,7 +324,9 @@ impl DirectQueues {
         limits: &Limits,
         request: &R,
     ) -> Result<(), PostError> {
-        self.send.write::<T, R, true>(limits, request).map(|_| ())
+        self.send.write::<T, R, true>(limits, request)?;
+        request.posted();
+        Ok(())
     }
 
     /// Posts requests with one doorbell; all, or none.
@@ -430,6 +446,7 @@ impl<'l, 'a, T: Transport> Batch<'l, 'a, T> {
     fn encode<R: SendRequest<'a, T>>(&mut self, request: &R) -> Result<(), PostError> {
         let written = self.queue.write::<T, R, false>(self.limits, request)?;
         self.last = Some(written.block);
+        request.posted();
         Ok(())
     }
 

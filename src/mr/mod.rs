@@ -21,15 +21,16 @@ use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::ops::RangeBounds;
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 use ibv_sys as sys;
 
 use crate::dma;
-use crate::error::{CloseError, Error, Refused, Result};
+use crate::error::{CloseError, Error, Refused, Result, VerbError};
 use crate::parent::Parent;
 use crate::pd::ProtectionDomain;
 use crate::raw::Raw;
-use slice::check_range;
+use slice::{check_range, ends, wrong_range};
 
 /// Who may use a region; [`Local`] or [`Remote`].
 pub trait RegionKind: sealed::Sealed + 'static {}
@@ -73,13 +74,21 @@ bitflags::bitflags! {
         const WRITE = sys::IBV_ACCESS_REMOTE_WRITE;
         /// Compare-and-swap and fetch-and-add.
         const ATOMIC = sys::IBV_ACCESS_REMOTE_ATOMIC;
+        /// Memory windows may be [bound](crate::bind_mw) over parts of the region, which give peers rights of their own
+        /// there. On a queue pair it means nothing.
+        #[doc(alias = "IBV_ACCESS_MW_BIND")]
+        const MW_BIND = sys::IBV_ACCESS_MW_BIND;
     }
 }
 
 impl RemoteAccess {
     /// Without bits that have no name here, and a meaning of their own to the device.
-    pub(crate) fn to_c(self) -> u32 {
+    fn of_region(self) -> u32 {
         self.intersection(Self::all()).bits()
+    }
+
+    pub(crate) fn of_queue_pair(self) -> u32 {
+        self.difference(Self::MW_BIND).of_region()
     }
 }
 
@@ -113,6 +122,8 @@ pub struct MemoryRegion<'a, K: RegionKind = Local, M: Buffer = Pages> {
     memory: ManuallyDrop<Memory<M>>,
     lkey: u32,
     rkey: u32,
+    /// What its windows are counted by, if there may be any: each has it too.
+    windows: Option<Arc<()>>,
     // after `raw`: the region goes before its domain
     pd: Parent<'a, ProtectionDomain<'a>>,
     _kind: PhantomData<K>,
@@ -176,7 +187,7 @@ impl<'a, M: Buffer> MemoryRegion<'a, Remote, M> {
             );
             return Err(Refused::new(buffer, error));
         }
-        Self::register(pd.into(), buffer, sys::IBV_ACCESS_LOCAL_WRITE | access.to_c())
+        Self::register(pd.into(), buffer, sys::IBV_ACCESS_LOCAL_WRITE | access.of_region())
     }
 }
 
@@ -200,7 +211,9 @@ impl<'a, K: RegionKind, M: Buffer> MemoryRegion<'a, K, M> {
             Ok(raw) => {
                 // SAFETY: the region is new; its keys never change.
                 let (lkey, rkey) = unsafe { ((*raw.as_ptr()).lkey, (*raw.as_ptr()).rkey) };
-                Ok(Self { raw, memory: ManuallyDrop::new(memory), lkey, rkey, pd, _kind: PhantomData })
+                let windows = (access & sys::IBV_ACCESS_MW_BIND != 0).then(Arc::default);
+                let memory = ManuallyDrop::new(memory);
+                Ok(Self { raw, memory, lkey, rkey, windows, pd, _kind: PhantomData })
             }
             // SAFETY: never registered.
             Err(error) => Err(Refused::new(unsafe { memory.into_buffer() }, error)),
@@ -244,6 +257,54 @@ impl<'a, K: RegionKind, M: Buffer> MemoryRegion<'a, K, M> {
         K: ForPeers,
     {
         self.rkey
+    }
+
+    /// What the bind of a window over `range` says of it.
+    pub(crate) fn bind_info(
+        &self,
+        range: impl RangeBounds<usize>,
+        access: RemoteAccess,
+    ) -> Result<sys::ibv_mw_bind_info>
+    where
+        K: ForPeers,
+    {
+        let (start, end) = ends(range, self.len());
+        if start > end || end > self.len() {
+            return Err(wrong_range(start, end, self.len()).into());
+        }
+        if access.of_region() == 0 || access.contains(RemoteAccess::MW_BIND) {
+            let error =
+                Error::invalid("a window's access", format!("{access:?}"), "some of READ, WRITE and ATOMIC");
+            return Err(error);
+        }
+        Ok(sys::ibv_mw_bind_info {
+            mr: self.raw.as_ptr(),
+            addr: self.memory.start() as u64 + start as u64,
+            length: (end - start) as u64,
+            mw_access_flags: access.of_region(),
+        })
+    }
+
+    /// What keeps it registered for as long as it is held.
+    pub(crate) fn hold(region: Parent<'a, Self>) -> Result<Arc<dyn Send + Sync + 'a>>
+    where
+        M: Send,
+    {
+        let Some(windows) = &region.windows else {
+            let expected = "with `RemoteAccess::MW_BIND`";
+            return Err(Error::invalid("the region's access", "without `MW_BIND`", expected));
+        };
+        let windows = Arc::clone(windows);
+        Ok(region.into_shared().map_or(windows as _, |region| region as _))
+    }
+
+    /// `ibv_dereg_mr`, unless a window may lead here whose end is not known: then nobody but the device has it any more.
+    fn deregister(&mut self) -> Result<()> {
+        if self.windows.as_ref().is_some_and(|windows| Arc::strong_count(windows) > 1) {
+            let asked = "under a memory window that was forgotten, or could not be deallocated";
+            return Err(VerbError::new("ibv_dereg_mr", libc::EBUSY, asked).into());
+        }
+        self.raw.destroy()
     }
 
     /// The protection domain that it is registered in.
@@ -428,7 +489,7 @@ impl<'a, K: RegionKind, M: Buffer> MemoryRegion<'a, K, M> {
     ///
     /// # Errors
     ///
-    /// [`CloseError`] with the region, as it was; EBUSY or EINVAL if a memory window is bound to it.
+    /// [`CloseError`] with the region, as it was; EBUSY if a memory window that was bound to it was forgotten.
     ///
     /// # Examples
     ///
@@ -441,12 +502,13 @@ impl<'a, K: RegionKind, M: Buffer> MemoryRegion<'a, K, M> {
     /// ```
     #[doc(alias = "ibv_dereg_mr")]
     pub fn into_buffer(mut self) -> Result<M, CloseError<Self>> {
-        if let Err(error) = self.raw.destroy() {
+        if let Err(error) = self.deregister() {
             return Err(Refused::new(self, error));
         }
         let mut this = ManuallyDrop::new(self);
         // SAFETY: deregistered, so nothing reaches the memory; taken once, since `this` is never dropped.
         let buffer = unsafe { ManuallyDrop::take(&mut this.memory).into_buffer() };
+        this.windows = None;
         // SAFETY: as above; the domain must still be let go, and the rest (`raw`) has nothing left to do.
         unsafe { std::ptr::drop_in_place(&raw mut this.pd) };
         Ok(buffer)
@@ -475,9 +537,13 @@ impl<'a, K: RegionKind, M: Buffer> MemoryRegion<'a, K, M> {
 
 impl<K: RegionKind, M: Buffer> Drop for MemoryRegion<'_, K, M> {
     fn drop(&mut self) {
-        if self.raw.destroy_or_leak() {
+        match self.deregister() {
             // SAFETY: deregistered, so nothing reaches the memory; taken once, here.
-            drop(unsafe { ManuallyDrop::take(&mut self.memory).into_buffer() });
+            Ok(()) => drop(unsafe { ManuallyDrop::take(&mut self.memory).into_buffer() }),
+            Err(error) => {
+                tracing::error!(%error, len = self.len(), "a memory region could not be deregistered and is leaked");
+                self.raw.leak();
+            }
         }
     }
 }

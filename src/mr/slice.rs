@@ -170,9 +170,9 @@ impl fmt::Display for RangeError {
 
 impl std::error::Error for RangeError {}
 
-/// Offset and length of `range` in something of `room` bytes.
+/// Start and end of `range` in something of `room` bytes.
 #[inline]
-pub(super) fn check_range(range: impl RangeBounds<usize>, room: usize) -> Result<(usize, u32), RangeError> {
+pub(super) fn ends(range: impl RangeBounds<usize>, room: usize) -> (usize, usize) {
     let start = match range.start_bound() {
         Bound::Included(&start) => start,
         Bound::Excluded(&before) => before.saturating_add(1),
@@ -183,6 +183,13 @@ pub(super) fn check_range(range: impl RangeBounds<usize>, room: usize) -> Result
         Bound::Excluded(&end) => end,
         Bound::Unbounded => room,
     };
+    (start, end)
+}
+
+/// Offset and length of `range` in something of `room` bytes.
+#[inline]
+pub(super) fn check_range(range: impl RangeBounds<usize>, room: usize) -> Result<(usize, u32), RangeError> {
+    let (start, end) = ends(range, room);
     if start <= end && end <= room && end - start <= MAX_LEN {
         Ok((start, (end - start) as u32))
     } else {
@@ -191,7 +198,7 @@ pub(super) fn check_range(range: impl RangeBounds<usize>, room: usize) -> Result
 }
 
 #[cold]
-fn wrong_range(start: usize, end: usize, room: usize) -> RangeError {
+pub(super) fn wrong_range(start: usize, end: usize, room: usize) -> RangeError {
     match end.checked_sub(start) {
         None => RangeError(Wrong::Backwards { start: start as u64, end: end as u64 }),
         Some(len) if end > room => RangeError::outside(start, len, room),

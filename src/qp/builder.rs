@@ -7,6 +7,7 @@
 
 #![expect(unsafe_code, reason = "the Safety section above")]
 
+use std::cell::Cell;
 use std::fmt;
 use std::marker::PhantomData;
 use std::ptr::NonNull;
@@ -23,7 +24,7 @@ use crate::cq::CompletionQueue;
 use crate::error::{Error, Result, VerbError};
 use crate::parent::Parent;
 use crate::pd::{Posting, ProtectionDomain};
-use crate::raw::Raw;
+use crate::raw::{Raw, last_errno};
 use crate::wr::encode::Limits;
 
 /// rxe's vendor id, on every kernel.
@@ -161,7 +162,8 @@ impl<'a, T: Transport> QueuePairBuilder<'a, T, Basic> {
 }
 
 impl<'a, T: Transport> QueuePairBuilder<'a, T, Extended> {
-    /// `ibv_create_qp_ex`—Makes it, with all operations of its transport.
+    /// `ibv_create_qp_ex`—Makes it, with all operations of its transport. If the device lacks those of memory windows and
+    /// invalidation, without these: they are [`PostError::Unsupported`](crate::PostError::Unsupported) then.
     ///
     /// On rxe, requests have one scatter/gather element at the most: its `ibv_wr_set_sge_list` sends wrong lengths
     /// before rdma-core 64.
@@ -173,29 +175,40 @@ impl<'a, T: Transport> QueuePairBuilder<'a, T, Extended> {
     #[doc(alias = "ibv_create_qp_ex")]
     pub fn build(self) -> Result<QueuePair<'a, T, Reset, Extended>> {
         let is_rxe = self.pd.context().device_attr().vendor_id() == RXE_VENDOR_ID;
+        let optional = Cell::new(T::OPTIONAL_OPS);
         self.make(
             "ibv_create_qp_ex",
             |this| {
-                let mut attr = sys::ibv_qp_init_attr_ex {
-                    send_cq: this.send_cq.as_ptr(),
-                    recv_cq: this.recv_cq.as_ptr(),
-                    cap: this.caps.to_c(),
-                    qp_type: T::QP_TYPE,
-                    sq_sig_all: this.signal_all.into(),
-                    pd: this.pd.as_ptr(),
-                    comp_mask: sys::IBV_QP_INIT_ATTR_PD | sys::IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
-                    send_ops_flags: T::SEND_OPS.into(),
-                    ..Default::default()
+                let with = |ops: u32| {
+                    let mut attr = sys::ibv_qp_init_attr_ex {
+                        send_cq: this.send_cq.as_ptr(),
+                        recv_cq: this.recv_cq.as_ptr(),
+                        cap: this.caps.to_c(),
+                        qp_type: T::QP_TYPE,
+                        sq_sig_all: this.signal_all.into(),
+                        pd: this.pd.as_ptr(),
+                        comp_mask: sys::IBV_QP_INIT_ATTR_PD | sys::IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
+                        send_ops_flags: ops.into(),
+                        ..Default::default()
+                    };
+                    // SAFETY: the parents are alive and of one context.
+                    let qp = unsafe { sys::ibv_create_qp_ex(this.pd.context().as_ptr(), &raw mut attr) };
+                    (qp, attr.cap)
                 };
-                // SAFETY: the parents are alive and of one context.
-                let qp = unsafe { sys::ibv_create_qp_ex(this.pd.context().as_ptr(), &raw mut attr) };
-                (qp, attr.cap)
+                let made = with(T::SEND_OPS | T::OPTIONAL_OPS);
+                if !made.0.is_null() || last_errno() != libc::EOPNOTSUPP || T::OPTIONAL_OPS == 0 {
+                    return made;
+                }
+                optional.set(0);
+                with(T::SEND_OPS)
             },
             |qp, limits, _| {
                 // SAFETY: the queue pair is new and alive.
-                if !unsafe { has_all_pointers::<T>(qp.as_ptr()) } {
+                let granted = unsafe { granted(qp.as_ptr(), T::DATAGRAM) };
+                if granted & T::SEND_OPS != T::SEND_OPS {
                     return Err(VerbError::new("ibv_create_qp_ex", libc::EOPNOTSUPP, T::NAME).into());
                 }
+                limits.ops = granted & optional.get();
                 if is_rxe {
                     limits.max_send_sge = 1;
                 }
@@ -283,6 +296,7 @@ impl<'a, T: Transport, B: Backend> QueuePairBuilder<'a, T, B> {
         let mut raw = unsafe { Raw::new(verb, qp, || format!("{}, {:?}", T::NAME, self.caps)) }?;
         let mut limits = Limits {
             context: self.pd.context().as_ptr(),
+            ops: T::OPTIONAL_OPS,
             max_send_sge: cap.max_send_sge,
             max_recv_sge: cap.max_recv_sge,
             max_inline: cap.max_inline_data as usize,
@@ -318,29 +332,40 @@ impl<'a, T: Transport, B: Backend> QueuePairBuilder<'a, T, B> {
     }
 }
 
+/// The operations that a queue pair has the function pointers of; none if it lacks those that every request needs.
+///
 /// # Safety
 ///
 /// `qp` is alive.
-unsafe fn has_all_pointers<T: Transport>(qp: *mut sys::ibv_qp) -> bool {
+unsafe fn granted(qp: *mut sys::ibv_qp, is_datagram: bool) -> sys::ibv_qp_create_send_ops_flags {
     // SAFETY: alive, by the caller's promise.
-    let Some(qp) = NonNull::new(unsafe { sys::ibv_qp_to_qp_ex(qp) }) else { return false };
+    let Some(qp) = NonNull::new(unsafe { sys::ibv_qp_to_qp_ex(qp) }) else { return 0 };
     // SAFETY: as above; the fields are written once, at creation.
     let qp = unsafe { qp.as_ref() };
-    let wants = |ops: sys::ibv_qp_create_send_ops_flags| T::SEND_OPS & ops != 0;
     let common = qp.wr_start.is_some()
         && qp.wr_complete.is_some()
         && qp.wr_abort.is_some()
         && qp.wr_set_sge.is_some()
         && qp.wr_set_sge_list.is_some()
-        && qp.wr_set_inline_data.is_some();
-    common
-        && (!wants(sys::IBV_QP_EX_WITH_SEND) || qp.wr_send.is_some() && qp.wr_send_imm.is_some())
-        && (!wants(sys::IBV_QP_EX_WITH_RDMA_WRITE)
-            || qp.wr_rdma_write.is_some() && qp.wr_rdma_write_imm.is_some())
-        && (!wants(sys::IBV_QP_EX_WITH_RDMA_READ) || qp.wr_rdma_read.is_some())
-        && (!wants(sys::IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP)
-            || qp.wr_atomic_cmp_swp.is_some() && qp.wr_atomic_fetch_add.is_some())
-        && (!T::DATAGRAM || qp.wr_set_ud_addr.is_some())
+        && qp.wr_set_inline_data.is_some()
+        && (!is_datagram || qp.wr_set_ud_addr.is_some());
+    if !common {
+        return 0;
+    }
+    [
+        (qp.wr_send.is_some(), sys::IBV_QP_EX_WITH_SEND),
+        (qp.wr_send_imm.is_some(), sys::IBV_QP_EX_WITH_SEND_WITH_IMM),
+        (qp.wr_send_inv.is_some(), sys::IBV_QP_EX_WITH_SEND_WITH_INV),
+        (qp.wr_rdma_write.is_some(), sys::IBV_QP_EX_WITH_RDMA_WRITE),
+        (qp.wr_rdma_write_imm.is_some(), sys::IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM),
+        (qp.wr_rdma_read.is_some(), sys::IBV_QP_EX_WITH_RDMA_READ),
+        (qp.wr_atomic_cmp_swp.is_some(), sys::IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP),
+        (qp.wr_atomic_fetch_add.is_some(), sys::IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD),
+        (qp.wr_local_inv.is_some(), sys::IBV_QP_EX_WITH_LOCAL_INV),
+        (qp.wr_bind_mw.is_some(), sys::IBV_QP_EX_WITH_BIND_MW),
+    ]
+    .into_iter()
+    .fold(0, |ops, (is_there, op)| if is_there { ops | op } else { ops })
 }
 
 impl<T: Transport, B: Backend> fmt::Debug for QueuePairBuilder<'_, T, B> {

@@ -43,7 +43,7 @@ impl Change {
     }
 
     pub(super) fn access(&mut self, access: RemoteAccess) {
-        self.attr.qp_access_flags = access.to_c();
+        self.attr.qp_access_flags = access.of_queue_pair();
         self.mask |= sys::IBV_QP_ACCESS_FLAGS;
     }
 

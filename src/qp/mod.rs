@@ -33,7 +33,10 @@ pub use builder::{QpCaps, QueuePairBuilder};
 pub use dynamic::DynQueuePair;
 pub use post::{PostRecv, PostSend};
 pub use state::QpState;
-pub use transport::{Atomics, Connected, Datagram, Rc, RdmaRead, RdmaWrite, Transport, Uc, Ud, Unreliable};
+pub use transport::{
+    Atomics, Connected, Datagram, Rc, RdmaRead, RdmaWrite, SendInvalidate, Transport, Uc, Ud, Unreliable,
+    Windows,
+};
 
 use std::fmt;
 use std::marker::PhantomData;

@@ -12,11 +12,13 @@ use std::ptr::NonNull;
 use ibv_sys as sys;
 
 use super::state::{CanPostRecv, CanPostSend, Rts, State};
-use super::transport::Transport;
+use super::transport::{Transport, Windows};
 use super::{Backend, Basic, Extended, QueuePair, Verbs};
+use crate::mr::RemoteRegion;
+use crate::mw::Type1;
 use crate::wr::{
-    Batch, BatchStorage, Keepable, PostError, Prepared, Recv, RecvBatch, RecvStorage, Scatter, SendRequest,
-    post_extended, post_recv, post_send,
+    Batch, BatchStorage, BindMw, Keepable, PostError, Prepared, Recv, RecvBatch, RecvStorage, Scatter,
+    SendRequest, bind_type_1, post_extended, post_recv, post_send,
 };
 
 /// What sends can be posted on: code written for it runs on every backend.
@@ -229,6 +231,34 @@ impl<'a, T: Transport, S: State> QueuePair<'a, T, S, Extended> {
 }
 
 impl<'a, T: Transport, S: State, B: Verbs> QueuePair<'a, T, S, B> {
+    /// `ibv_bind_mw`—Binds a window of type 1, by a request of this queue pair's, and returns what the peer may use when
+    /// that is executed: any request posted later finds it so.
+    ///
+    /// # Errors
+    ///
+    /// As [`post`](QueuePair::post); and [`PostError::Device`] with EOPNOTSUPP if the provider binds by requests alone.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # use ibv::{Error, MemoryRegion, MemoryWindow, QueuePair, Remote, RemoteAccess, RemoteRegion, Type1, bind_mw};
+    /// # fn f<'a>(
+    /// #     qp: &QueuePair<'_>, window: &mut MemoryWindow<'a, Type1>, mr: &'a MemoryRegion<'a, Remote>,
+    /// # ) -> Result<RemoteRegion, Error> {
+    /// let part = qp.bind_mw(bind_mw(window, mr, ..64, RemoteAccess::READ)?.signaled())?;
+    /// # Ok(part)
+    /// # }
+    /// ```
+    #[doc(alias = "ibv_bind_mw")]
+    pub fn bind_mw(&self, request: BindMw<'_, Type1>) -> Result<RemoteRegion, PostError>
+    where
+        S: CanPostSend,
+        T: Windows,
+    {
+        // SAFETY: `qp` is `core`'s, which `self` holds, and `limits` its own.
+        unsafe { bind_type_1(self.qp, &self.limits, &request) }
+    }
+
     /// `ibv_post_recv`—Posts room for a message.
     ///
     /// # Errors

@@ -18,6 +18,9 @@ pub trait Transport: sealed::Sealed + Send + Sync + 'static {
     const QP_TYPE: sys::ibv_qp_type;
     #[doc(hidden)]
     const SEND_OPS: u32;
+    /// Those that not every device has.
+    #[doc(hidden)]
+    const OPTIONAL_OPS: u32;
     #[doc(hidden)]
     const DATAGRAM: bool;
 
@@ -80,6 +83,20 @@ pub trait RdmaRead: Transport {}
 )]
 pub trait Atomics: Transport {}
 
+/// A transport with SEND with invalidate.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` queue pairs have no SEND with invalidate",
+    label = "use a `QueuePair<Rc>`, or send plainly and let the peer invalidate its window by `local_inv`"
+)]
+pub trait SendInvalidate: Transport {}
+
+/// A transport whose peers can be given memory windows.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` queue pairs have no memory windows",
+    label = "use a `QueuePair<Rc>` or `QueuePair<Uc>`"
+)]
+pub trait Windows: Transport {}
+
 /// A transport on which a failed send stops the send queue alone (state SQE).
 #[diagnostic::on_unimplemented(
     message = "a failed send moves `{Self}` queue pairs to the error state, not to SQE",
@@ -97,11 +114,11 @@ mod sealed {
     impl Sealed for super::Ud {}
 }
 
-/// Reliable connection: each message arrives once and in order, or fails visibly. SEND, WRITE, READ, atomics.
+/// Reliable connection: each message arrives once and in order, or fails visibly. SEND, WRITE, READ, atomics, memory windows.
 #[derive(Debug, Clone, Copy)]
 pub enum Rc {}
 
-/// Unreliable connection: messages arrive in order, or are lost in silence. SEND, WRITE.
+/// Unreliable connection: messages arrive in order, or are lost in silence. SEND, WRITE, memory windows.
 #[derive(Debug, Clone, Copy)]
 pub enum Uc {}
 
@@ -111,6 +128,7 @@ pub enum Ud {}
 
 const SENDS: u32 = sys::IBV_QP_EX_WITH_SEND | sys::IBV_QP_EX_WITH_SEND_WITH_IMM;
 const WRITES: u32 = sys::IBV_QP_EX_WITH_RDMA_WRITE | sys::IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM;
+const WINDOWS: u32 = sys::IBV_QP_EX_WITH_BIND_MW | sys::IBV_QP_EX_WITH_LOCAL_INV;
 const READS: u32 = sys::IBV_QP_EX_WITH_RDMA_READ;
 const ATOMICS: u32 = sys::IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | sys::IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
 
@@ -118,6 +136,7 @@ impl Transport for Rc {
     const NAME: &'static str = "RC";
     const QP_TYPE: sys::ibv_qp_type = sys::IBV_QPT_RC;
     const SEND_OPS: u32 = SENDS | WRITES | READS | ATOMICS;
+    const OPTIONAL_OPS: u32 = WINDOWS | sys::IBV_QP_EX_WITH_SEND_WITH_INV;
     const DATAGRAM: bool = false;
     type Init = InitAttr;
     type InitModify = InitModifyAttr;
@@ -140,11 +159,14 @@ impl Connected for Rc {
 impl RdmaWrite for Rc {}
 impl RdmaRead for Rc {}
 impl Atomics for Rc {}
+impl SendInvalidate for Rc {}
+impl Windows for Rc {}
 
 impl Transport for Uc {
     const NAME: &'static str = "UC";
     const QP_TYPE: sys::ibv_qp_type = sys::IBV_QPT_UC;
     const SEND_OPS: u32 = SENDS | WRITES;
+    const OPTIONAL_OPS: u32 = WINDOWS;
     const DATAGRAM: bool = false;
     type Init = InitAttr;
     type InitModify = InitModifyAttr;
@@ -165,11 +187,13 @@ impl Connected for Uc {
 }
 
 impl RdmaWrite for Uc {}
+impl Windows for Uc {}
 
 impl Transport for Ud {
     const NAME: &'static str = "UD";
     const QP_TYPE: sys::ibv_qp_type = sys::IBV_QPT_UD;
     const SEND_OPS: u32 = SENDS;
+    const OPTIONAL_OPS: u32 = 0;
     const DATAGRAM: bool = true;
     type Init = UdInitAttr;
     type InitModify = UdInitModifyAttr;

@@ -11,7 +11,7 @@
 use std::ffi::c_int;
 use std::mem::MaybeUninit;
 use std::ops::Range;
-use std::ptr::{NonNull, null_mut};
+use std::ptr::{NonNull, null, null_mut};
 
 use ibv_sys as sys;
 
@@ -93,6 +93,13 @@ impl<D: Elements> Encode for Slot<'_, D> {
     }
 
     #[inline(always)]
+    fn send_inv(mut self, head: Head, rkey: u32) -> Self {
+        self.head(sys::IBV_WR_SEND_WITH_INV, head, None);
+        set!(self.wr, u1.invalidate_rkey = rkey);
+        self
+    }
+
+    #[inline(always)]
     fn write(mut self, head: Head, to: &RemoteSlice, imm: Option<u32>) -> Self {
         let opcode = if imm.is_some() { sys::IBV_WR_RDMA_WRITE_WITH_IMM } else { sys::IBV_WR_RDMA_WRITE };
         self.head(opcode, head, imm);
@@ -119,6 +126,22 @@ impl<D: Elements> Encode for Slot<'_, D> {
         self.head(sys::IBV_WR_ATOMIC_FETCH_AND_ADD, head, None);
         self.atomic(at, add, 0);
         self
+    }
+
+    #[inline(always)]
+    fn local_inv(mut self, head: Head, rkey: u32) -> Result<(), PostError> {
+        self.head(sys::IBV_WR_LOCAL_INV, head, None);
+        set!(self.wr, u1.invalidate_rkey = rkey);
+        set_elements(self.wr, null(), 0);
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn bind_mw(mut self, head: Head, bind: &sys::ibv_send_wr_u2_bind_mw) -> Result<(), PostError> {
+        self.head(sys::IBV_WR_BIND_MW, head, None);
+        set!(self.wr, u2.bind_mw = *bind);
+        set_elements(self.wr, null(), 0);
+        Ok(())
     }
 
     #[inline(always)]
@@ -185,7 +208,9 @@ pub(crate) unsafe fn post_send<'a, T: Transport, R: SendRequest<'a, T>>(
     // SAFETY: just checked.
     unsafe { request.encode(Slot { wr: &mut wr, data: OnStack(&mut sge) }) }?;
     // SAFETY: one encoded request, whose elements live until this function returns; the rest by the caller's promise.
-    unsafe { post_one_send(qp, wr.as_mut_ptr()) }
+    unsafe { post_one_send(qp, wr.as_mut_ptr()) }?;
+    request.posted();
+    Ok(())
 }
 
 /// `ibv_post_send` of one encoded request.

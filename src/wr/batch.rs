@@ -240,7 +240,9 @@ impl<'l, 'a, T: Transport, const S: usize> Batch<'l, 'a, T, S> {
         self.list.push(|cell| {
             // SAFETY: just checked.
             unsafe { request.encode(Slot { wr: &mut cell.wr, data: InCell(&mut cell.sges) }) }
-        })
+        })?;
+        request.posted();
+        Ok(())
     }
 
     /// How many requests it holds.

@@ -15,7 +15,8 @@ pub struct Head {
     pub flags: u32,
 }
 
-/// What a backend must be able to write, in the order: one operation, [`ud`](Self::ud) on UD, one of the data calls.
+/// What a backend must be able to write, in the order: one operation, [`ud`](Self::ud) on UD, one of the data calls. What
+/// concerns windows has no data, and is one call.
 ///
 /// Each step takes the writer and gives it back, so that nothing is written twice; [`Done`](Self::Done) proves that
 /// the data came last. The request was checked against the queue pair's [`Limits`] before; what remains to fail is a
@@ -26,6 +27,8 @@ pub trait Encode: Sized {
 
     /// `IBV_WR_SEND`, or `IBV_WR_SEND_WITH_IMM`.
     fn send(self, head: Head, imm: Option<u32>) -> Self;
+    /// `IBV_WR_SEND_WITH_INV`.
+    fn send_inv(self, head: Head, rkey: u32) -> Self;
     /// `IBV_WR_RDMA_WRITE`, or `IBV_WR_RDMA_WRITE_WITH_IMM`.
     fn write(self, head: Head, to: &RemoteSlice, imm: Option<u32>) -> Self;
     /// `IBV_WR_RDMA_READ`.
@@ -34,6 +37,11 @@ pub trait Encode: Sized {
     fn cmp_swp(self, head: Head, at: &RemoteU64, compare: u64, swap: u64) -> Self;
     /// `IBV_WR_ATOMIC_FETCH_AND_ADD`.
     fn fetch_add(self, head: Head, at: &RemoteU64, add: u64) -> Self;
+
+    /// `IBV_WR_LOCAL_INV`.
+    fn local_inv(self, head: Head, rkey: u32) -> Result<Self::Done, PostError>;
+    /// `IBV_WR_BIND_MW`, of a window of type 2: it will have the key in `bind`, and has the one in its C object.
+    fn bind_mw(self, head: Head, bind: &sys::ibv_send_wr_u2_bind_mw) -> Result<Self::Done, PostError>;
 
     /// Where a datagram goes.
     fn ud(self, to: &Address<'_>) -> Self;
@@ -49,8 +57,10 @@ pub trait Encode: Sized {
 /// What a post needs of a queue pair: kept together, and at hand.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// The context, which address handles must be of.
+    /// The context, which address handles and windows must be of.
     pub context: *mut sys::ibv_context,
+    /// Which of the operations that are not every device's it has (`enum ibv_qp_create_send_ops_flags`).
+    pub ops: sys::ibv_qp_create_send_ops_flags,
     /// Elements of a send request.
     pub max_send_sge: u32,
     /// Elements of a receive request.
@@ -86,6 +96,17 @@ impl Limits {
             // made of 32 bits
             Err(PostError::InlineTooLong { max: self.max_inline as u32 })
         }
+    }
+
+    #[inline(always)]
+    pub(crate) fn op(&self, op: sys::ibv_qp_create_send_ops_flags) -> Result<(), PostError> {
+        if self.ops & op != 0 { Ok(()) } else { Err(PostError::Unsupported) }
+    }
+
+    /// A provider takes any `ibv_mw` for one of its own.
+    #[inline(always)]
+    pub(crate) fn window(&self, context: *mut sys::ibv_context) -> Result<(), PostError> {
+        if context == self.context { Ok(()) } else { Err(PostError::OtherContext) }
     }
 
     /// A provider takes any `ibv_ah` for one of its own, so another context's must not get there.

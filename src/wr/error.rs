@@ -47,9 +47,17 @@ pub enum PostError {
     /// The data is longer than the part of the peer's region that it is for.
     #[error("the local data is longer than the peer's slice")]
     RemoteTooShort,
-    /// The address handle belongs to another device context.
-    #[error("the address handle belongs to another device context: make it from the queue pair's own")]
+    /// The address handle, or the memory window, belongs to another device context.
+    #[error(
+        "the address handle or window belongs to another device context: make it from the queue pair's own"
+    )]
     OtherContext,
+    /// The queue pair has no such request.
+    #[error(
+        "the queue pair's device, or its backend, has no such request (windows and invalidation are not everywhere): \
+         post it on a `Basic` queue pair, or do without"
+    )]
+    Unsupported,
     /// The request was prepared by another queue pair.
     #[error("the request was prepared by another queue pair: prepare it by the one that posts it")]
     OtherQueuePair,

@@ -3,7 +3,8 @@
 //! # Safety
 //!
 //! A provider leaves pointers null that were not asked for. A queue pair is made with all operations of its
-//! transport, and each pointer checked then, so those called here are there. No code of the user's runs between
+//! transport, and each pointer checked then, so those called here are there; the operations that not every device has are
+//! in its [`Limits`], against which each request was checked. No code of the user's runs between
 //! `ibv_wr_start`, which takes the provider's lock, and `ibv_wr_complete` or `ibv_wr_abort`, which give it back:
 //! requests are sealed, and their data plain.
 
@@ -51,6 +52,14 @@ impl Encode for Builder {
     }
 
     #[inline(always)]
+    fn send_inv(mut self, head: Head, rkey: u32) -> Self {
+        self.head(head);
+        // SAFETY: as in `send`.
+        unsafe { sys::ibv_wr_send_inv(self.qp, rkey) };
+        self
+    }
+
+    #[inline(always)]
     fn write(mut self, head: Head, to: &RemoteSlice, imm: Option<u32>) -> Self {
         self.head(head);
         // SAFETY: as in `send`.
@@ -85,6 +94,22 @@ impl Encode for Builder {
         // SAFETY: as in `send`.
         unsafe { sys::ibv_wr_atomic_fetch_add(self.qp, at.rkey, at.addr, add) };
         self
+    }
+
+    #[inline(always)]
+    fn local_inv(mut self, head: Head, rkey: u32) -> Result<(), PostError> {
+        self.head(head);
+        // SAFETY: as in `send`.
+        unsafe { sys::ibv_wr_local_inv(self.qp, rkey) };
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn bind_mw(mut self, head: Head, bind: &sys::ibv_send_wr_u2_bind_mw) -> Result<(), PostError> {
+        self.head(head);
+        // SAFETY: as in `send`; window and region are alive and of this context.
+        unsafe { sys::ibv_wr_bind_mw(self.qp, bind.mw, bind.rkey, &raw const bind.bind_info) };
+        Ok(())
     }
 
     #[inline(always)]
@@ -153,7 +178,10 @@ pub(crate) unsafe fn post_extended<'a, T: Transport, R: SendRequest<'a, T>>(
     // SAFETY: after start.
     let result = unsafe { sys::ibv_wr_complete(qp) };
     match result {
-        0 => Ok(()),
+        0 => {
+            requests.iter().for_each(SendRequest::posted);
+            Ok(())
+        }
         // a failing complete does not say what became of the requests: rxe can fail after it has published them
         errno => Err(PostError::device(errno, None)),
     }

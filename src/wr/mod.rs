@@ -5,7 +5,7 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `request`, `gather`, `recv` | the requests and their data: the user's side |
+//! | `request`, `window`, `gather`, `recv` | the requests and their data: the user's side |
 //! | `encode` | what a backend must be able to write: the joint |
 //! | `basic`, `extended` | the backends: `struct ibv_send_wr`, and `ibv_wr_*` |
 //! | `batch`, `prepared` | many requests with one call, one request many times |
@@ -19,6 +19,7 @@ mod gather;
 mod prepared;
 mod recv;
 mod request;
+mod window;
 
 pub use batch::{Batch, BatchStorage, RecvBatch, RecvStorage};
 pub use error::PostError;
@@ -26,9 +27,11 @@ pub use gather::{Empty, Gather, Inline, Scatter};
 pub use prepared::Prepared;
 pub use recv::{Recv, recv};
 pub use request::{
-    Address, CmpSwp, FetchAdd, Keepable, Read, Send, SendRequest, SendTo, Write, cmp_swp, fetch_add, read,
-    send, send_imm, write, write_imm,
+    Address, CmpSwp, FetchAdd, Keepable, Read, Send, SendInv, SendRequest, SendTo, Write, cmp_swp, fetch_add,
+    read, send, send_imm, send_inv, write, write_imm,
 };
+pub use window::{BindMw, LocalInv, bind_mw, local_inv};
 
 pub(crate) use basic::{post_recv, post_send};
 pub(crate) use extended::post_extended;
+pub(crate) use window::bind_type_1;

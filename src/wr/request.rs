@@ -13,9 +13,8 @@ use super::error::PostError;
 use super::gather::{Gather, Scatter};
 use crate::ah::AddressHandle;
 use crate::mr::{MrU64, RemoteSlice, RemoteU64};
-use crate::qp::{Atomics, Connected, Datagram, RdmaRead, RdmaWrite, Transport};
+use crate::qp::{Atomics, Connected, Datagram, RdmaRead, RdmaWrite, SendInvalidate, Transport};
 
-const FENCE: u32 = sys::IBV_SEND_FENCE;
 const SIGNALED: u32 = sys::IBV_SEND_SIGNALED;
 const SOLICITED: u32 = sys::IBV_SEND_SOLICITED;
 pub(super) const INLINE: u32 = sys::IBV_SEND_INLINE;
@@ -37,17 +36,56 @@ pub trait SendRequest<'a, T: Transport>: sealed::Request {
     /// handle for its own.
     #[doc(hidden)]
     unsafe fn encode<E: Encode>(&self, to: E) -> Result<E::Done, PostError>;
+
+    /// The provider has taken it, or a list that will be given to the provider has.
+    #[doc(hidden)]
+    #[inline(always)]
+    fn posted(&self) {}
 }
 
 /// A request that can be [prepared](crate::QueuePair::prepare): what it points to besides regions, an address handle,
 /// lives for `'a` too. (Inline bytes are copied.)
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be posted again and again",
+    label = "each bind of a window has a key of its own, and is invalidated once: make the request anew, and `post` it"
+)]
 pub trait Keepable<'a>: sealed::Request {}
 
 impl<'a, 'h: 'a, D> Keepable<'a> for SendTo<'h, D> {}
 
-mod sealed {
+pub(super) mod sealed {
     pub trait Request {}
 }
+
+/// What can be said of every request.
+macro_rules! setters {
+    ([$($generics:tt)*] $request:ty) => {
+        impl<$($generics)*> $request {
+            /// Its completion carries this id (`wr_id`); 0 if not said.
+            #[inline(always)]
+            pub fn id(mut self, id: u64) -> Self {
+                self.head.id = id;
+                self
+            }
+
+            /// It completes visibly (`IBV_SEND_SIGNALED`). One that does not completes in silence, unless it fails,
+            /// and its place in the queue is free again only when a later signaled one was polled.
+            #[inline(always)]
+            pub fn signaled(mut self) -> Self {
+                self.head.flags |= ::ibv_sys::IBV_SEND_SIGNALED;
+                self
+            }
+
+            /// It starts only after all earlier READs and atomics are done (`IBV_SEND_FENCE`; RC).
+            #[inline(always)]
+            pub fn fence(mut self) -> Self {
+                self.head.flags |= ::ibv_sys::IBV_SEND_FENCE;
+                self
+            }
+        }
+    };
+}
+pub(super) use setters;
 
 macro_rules! request {
     ($(#[$meta:meta])* $name:ident<$($g:ident),*> { $($field:ident: $type:ty),* }) => {
@@ -63,30 +101,7 @@ macro_rules! request {
 
         impl<$($g),*> sealed::Request for $name<$($g),*> {}
         impl<$($g),*> Keepable<'_> for $name<$($g),*> {}
-
-        impl<$($g),*> $name<$($g),*> {
-            /// Its completion carries this id (`wr_id`); 0 if not said.
-            #[inline(always)]
-            pub fn id(mut self, id: u64) -> Self {
-                self.head.id = id;
-                self
-            }
-
-            /// It completes visibly (`IBV_SEND_SIGNALED`). One that does not completes in silence, unless it fails,
-            /// and its place in the queue is free again only when a later signaled one was polled.
-            #[inline(always)]
-            pub fn signaled(mut self) -> Self {
-                self.head.flags |= SIGNALED;
-                self
-            }
-
-            /// It starts only after all earlier READs and atomics are done (`IBV_SEND_FENCE`; RC).
-            #[inline(always)]
-            pub fn fence(mut self) -> Self {
-                self.head.flags |= FENCE;
-                self
-            }
-        }
+        setters!([$($g),*] $name<$($g),*>);
     };
 }
 
@@ -104,11 +119,15 @@ macro_rules! solicited {
     )*};
 }
 
-const HEAD: Head = Head { id: 0, flags: 0 };
+pub(super) const HEAD: Head = Head { id: 0, flags: 0 };
 
 request! {
     /// A message, made by [`send`] or [`send_imm`].
     Send<D> { data: D, imm: Option<u32> }
+}
+request! {
+    /// A message that invalidates a window of the peer's, made by [`send_inv`].
+    SendInv<D> { data: D, rkey: u32 }
 }
 request! {
     /// An RDMA WRITE, made by [`write()`] or [`write_imm`].
@@ -126,7 +145,7 @@ request! {
     /// A fetch-and-add, made by [`fetch_add`].
     FetchAdd<D> { into: D, at: RemoteU64, add: u64 }
 }
-solicited!(Send, Write);
+solicited!(Send, SendInv, Write);
 
 /// `IBV_WR_SEND`—A message into the next receive that the peer posted.
 ///
@@ -161,6 +180,26 @@ pub fn send<D>(data: D) -> Send<D> {
 #[inline(always)]
 pub fn send_imm<D>(data: D, imm: u32) -> Send<D> {
     Send { head: HEAD, data, imm: Some(imm) }
+}
+
+/// `IBV_WR_SEND_WITH_INV`—A message that makes `rkey`, of a memory window of the peer's (type 2), invalid: when the peer
+/// finds it in its completion ([`Completion::invalidated_rkey`](crate::Completion::invalidated_rkey)), nobody reaches the
+/// peer's memory by it any more.
+///
+/// If the peer's window is not bound by that key, its queue pair and this one go to the error state.
+///
+/// # Examples
+///
+/// ```no_run
+/// # use ibv::{Empty, PostError, QueuePair, RemoteRegion, send_inv};
+/// # fn f(qp: &QueuePair<'_>, window: RemoteRegion) -> Result<(), PostError> {
+/// qp.post(send_inv(Empty, window.rkey).signaled()) // we are done with what the peer let us use
+/// # }
+/// ```
+#[doc(alias = "IBV_WR_SEND_WITH_INV")]
+#[inline(always)]
+pub fn send_inv<D>(data: D, rkey: u32) -> SendInv<D> {
+    SendInv { head: HEAD, data, rkey }
 }
 
 /// `IBV_WR_RDMA_WRITE`—Writes to the peer's memory; the peer notices nothing.
@@ -337,6 +376,19 @@ impl<'a, T: Connected, D: Gather<'a>> SendRequest<'a, T> for Send<D> {
     #[inline(always)]
     unsafe fn encode<E: Encode>(&self, to: E) -> Result<E::Done, PostError> {
         self.data.put(to.send(with_data::<D>(self.head), self.imm))
+    }
+}
+
+impl<'a, T: SendInvalidate, D: Gather<'a>> SendRequest<'a, T> for SendInv<D> {
+    #[inline(always)]
+    fn check(&self, limits: &Limits) -> Result<(), PostError> {
+        limits.op(sys::IBV_QP_EX_WITH_SEND_WITH_INV)?;
+        self.data.check(limits)
+    }
+
+    #[inline(always)]
+    unsafe fn encode<E: Encode>(&self, to: E) -> Result<E::Done, PostError> {
+        self.data.put(to.send_inv(with_data::<D>(self.head), self.rkey))
     }
 }
 

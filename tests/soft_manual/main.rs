@@ -37,6 +37,8 @@ mod remote_access;
 mod transitions;
 #[path = "../vm_lifecycle/unwinding.rs"]
 mod unwinding;
+#[path = "../vm_ops/windows.rs"]
+mod windows;
 
 const MODE: softhca::Mode = softhca::Mode::Manual;
 const LINK: softhca::Link = softhca::Link::RoCE;

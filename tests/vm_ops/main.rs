@@ -22,3 +22,4 @@ mod lists;
 mod parents;
 mod queries;
 mod queues;
+mod windows;
