@@ -21,6 +21,7 @@ mod model;
 mod objects;
 mod run;
 mod settings;
+mod signal;
 mod stats;
 mod uverbs;
 

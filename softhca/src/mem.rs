@@ -2,14 +2,21 @@
 //!
 //! # Safety
 //!
-//! A device reads and writes memory behind the back of the language. Here too: no reference to application
-//! memory is ever made; single words go through volatile or atomic accesses of raw pointers, blocks through one
-//! copy routine that the compiler can't see into (x86-64: `rep movsb`) or through volatile bytes. Addresses come
-//! from registered regions (checked against the key table) or from the queues that the application registered with
-//! the device; that they are mapped is the application's duty, as it is with hardware.
+//! A device reads and writes memory behind the back of the language. Here too: no reference to application memory is
+//! ever made; all accesses are those of [`guard`], which the compiler can't see into. Addresses come from registered
+//! regions (checked against the key table) or from the queues that the application registered with the device. That
+//! nothing is mapped there any more is an error that each access reports.
 #![expect(unsafe_code, reason = "the device reads and writes memory by address")]
 
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering, fence};
+mod guard;
+
+pub(crate) use guard::Missing;
+use std::sync::atomic::{Ordering, fence};
+
+/// Prepares the process for accesses that fail.
+pub(crate) fn prepare() {
+    guard::install();
+}
 
 /// A stretch of memory of some process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,67 +32,51 @@ pub(crate) enum Space {
     Process(i32),
 }
 
+/// Which side of a transfer isn't there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Side {
+    Source,
+    Destination,
+}
+
 fn ptr<T>(addr: u64) -> *mut T {
     // Addresses arrive as integers from the application, as they do at a device.
     std::ptr::with_exposed_provenance_mut(usize::try_from(addr).unwrap_or(0))
 }
 
-/// Copies `len` bytes within the own process. The stretches may overlap only if they are equal.
-fn copy_raw(dst: u64, src: u64, len: u64) {
-    let n = usize::try_from(len).unwrap_or(0);
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: both stretches are `len` mapped bytes (module comment); the instruction touches nothing else, and
-    // the direction flag is clear by the ABI.
-    unsafe {
-        std::arch::asm!(
-            "rep movsb",
-            inout("rcx") n => _, inout("rdi") ptr::<u8>(dst) => _, inout("rsi") ptr::<u8>(src) => _,
-            options(nostack, preserves_flags)
-        );
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    for i in 0..n {
-        // SAFETY: byte `i` of two stretches of `len` mapped bytes (module comment).
-        unsafe {
-            let b = ptr::<u8>(src).add(i).read_volatile();
-            ptr::<u8>(dst).add(i).write_volatile(b);
-        }
-    }
+fn exposed<T>(p: *const T) -> u64 {
+    p.expose_provenance() as u64
 }
 
 /// Reads `out.len()` bytes at `addr`.
-pub(crate) fn read(addr: u64, out: &mut [u8]) {
-    copy_raw(out.as_mut_ptr().expose_provenance() as u64, addr, out.len() as u64);
+pub(crate) fn read(addr: u64, out: &mut [u8]) -> Result<(), Missing> {
+    guard::copy(exposed(out.as_mut_ptr()), addr, out.len() as u64)
 }
 
 /// Writes `bytes` at `addr`.
-pub(crate) fn write(addr: u64, bytes: &[u8]) {
-    copy_raw(addr, bytes.as_ptr().expose_provenance() as u64, bytes.len() as u64);
+pub(crate) fn write(addr: u64, bytes: &[u8]) -> Result<(), Missing> {
+    guard::copy(addr, exposed(bytes.as_ptr()), bytes.len() as u64)
 }
 
 /// Loads the big-endian word at `addr` (4-byte aligned), with acquire order: what was written before it is seen.
-pub(crate) fn load_be32(addr: u64) -> u32 {
-    // SAFETY: a doorbell record of a live queue: 4 aligned bytes that the application keeps mapped.
-    let v = unsafe { ptr::<u32>(addr).read_volatile() };
+pub(crate) fn load_be32(addr: u64) -> Result<u32, Missing> {
+    let v = guard::load(addr)?;
     fence(Ordering::Acquire);
-    u32::from_be(v)
+    Ok(u32::from_be(v))
 }
 
 /// Stores the last byte of a CQE with release order: the 63 bytes before it are visible first.
-pub(crate) fn store_u8_release(addr: u64, v: u8) {
-    // SAFETY: a byte of a CQ buffer that the application keeps mapped; only atomically accessed here.
-    unsafe { AtomicU8::from_ptr(ptr(addr)) }.store(v, Ordering::Release);
+pub(crate) fn store_u8_release(addr: u64, v: u8) -> Result<(), Missing> {
+    fence(Ordering::Release);
+    guard::store(addr, v)
 }
 
-/// The atomic of a compare-and-swap or fetch-and-add request; gives the old value (host byte order).
-pub(crate) fn atomic(addr: u64, op: AtomicOp) -> u64 {
-    // SAFETY: 8 bytes, aligned (checked by the responder), within a registered region.
-    let a = unsafe { AtomicU64::from_ptr(ptr(addr)) };
+/// The atomic of a compare-and-swap or fetch-and-add request on 8 aligned bytes; gives the old value (host byte
+/// order).
+pub(crate) fn atomic(addr: u64, op: AtomicOp) -> Result<u64, Missing> {
     match op {
-        AtomicOp::FetchAdd(v) => a.fetch_add(v, Ordering::AcqRel),
-        AtomicOp::CompareSwap { compare, swap } => {
-            a.compare_exchange(compare, swap, Ordering::AcqRel, Ordering::Acquire).unwrap_or_else(|old| old)
-        }
+        AtomicOp::FetchAdd(v) => guard::add(addr, v),
+        AtomicOp::CompareSwap { compare, swap } => guard::swap(addr, compare, swap),
     }
 }
 
@@ -101,17 +92,37 @@ pub(crate) fn total(spans: &[Span]) -> u64 {
     spans.iter().map(|s| s.len).sum()
 }
 
-/// Copies spans to spans, as far as the shorter side goes. Returns whether it could be done.
-pub(crate) fn transfer(dst_space: Space, dst: &[Span], src_space: Space, src: &[Span]) -> bool {
-    match (dst_space, src_space) {
-        (Space::Own, Space::Own) => pair(dst, src, |d, s, n| {
-            copy_raw(d, s, n);
-            true
-        }),
+/// Copies spans to spans, as far as the shorter side goes. A side that isn't there ends it, wherever it is.
+pub(crate) fn transfer(dst_space: Space, dst: &[Span], src_space: Space, src: &[Span]) -> Result<(), Side> {
+    let done = match (dst_space, src_space) {
+        (Space::Own, Space::Own) => pair(dst, src, |d, s, n| guard::copy(d, s, n).is_ok()),
         (Space::Own, Space::Process(pid)) => pair(dst, src, |d, s, n| vm(pid, d, s, n, false)),
         (Space::Process(pid), Space::Own) => pair(dst, src, |d, s, n| vm(pid, s, d, n, true)),
         (Space::Process(_), Space::Process(_)) => false,
+    };
+    if done {
+        return Ok(());
     }
+    let missing = if src_space == Space::Own { !is_readable(src) } else { is_writable(dst) };
+    Err(if missing { Side::Source } else { Side::Destination })
+}
+
+/// Looks at one byte of each page of `spans`.
+fn each_page(spans: &[Span], mut look: impl FnMut(u64) -> bool) -> bool {
+    spans.iter().filter(|s| s.len > 0).all(|s| {
+        let last = s.addr.saturating_add(s.len - 1);
+        look(s.addr) && (s.addr | 4095..last).step_by(4096).all(|end| look(end + 1))
+    })
+}
+
+/// Whether all of `spans` of the own process can be read.
+pub(crate) fn is_readable(spans: &[Span]) -> bool {
+    each_page(spans, |at| read(at, &mut [0]).is_ok())
+}
+
+/// Whether all of it can be written, as far as one can tell without changing it: adding nothing to a word does.
+fn is_writable(spans: &[Span]) -> bool {
+    each_page(spans, |at| guard::add(at & !7, 0).is_ok())
 }
 
 fn pair(dst: &[Span], src: &[Span], mut copy: impl FnMut(u64, u64, u64) -> bool) -> bool {
@@ -165,14 +176,14 @@ fn vm(pid: i32, own: u64, far: u64, len: u64, out: bool) -> bool {
 pub(crate) fn gather(space: Space, spans: &[Span], most: u64) -> Option<Vec<u8>> {
     let n = usize::try_from(total(spans).min(most)).unwrap_or(0);
     let mut v = vec![0u8; n];
-    let to = [Span { addr: v.as_mut_ptr().expose_provenance() as u64, len: n as u64 }];
-    transfer(Space::Own, &to, space, spans).then_some(v)
+    let to = [Span { addr: exposed(v.as_mut_ptr()), len: n as u64 }];
+    transfer(Space::Own, &to, space, spans).ok().map(|()| v)
 }
 
-/// Scatters `bytes` over `spans` of `space`.
-pub(crate) fn scatter(space: Space, spans: &[Span], bytes: &[u8]) -> bool {
-    let from = [Span { addr: bytes.as_ptr().expose_provenance() as u64, len: bytes.len() as u64 }];
-    transfer(space, spans, Space::Own, &from)
+/// Scatters `bytes` over `spans` of the own process.
+pub(crate) fn scatter(spans: &[Span], bytes: &[u8]) -> Result<(), Side> {
+    let from = [Span { addr: exposed(bytes.as_ptr()), len: bytes.len() as u64 }];
+    transfer(Space::Own, spans, Space::Own, &from)
 }
 
 /// Whether every page of a stretch is mapped.
@@ -200,7 +211,7 @@ mod tests {
     use super::*;
 
     fn span(v: &mut [u8]) -> Span {
-        Span { addr: v.as_mut_ptr().expose_provenance() as u64, len: v.len() as u64 }
+        Span { addr: exposed(v.as_mut_ptr()), len: v.len() as u64 }
     }
 
     #[test]
@@ -208,7 +219,7 @@ mod tests {
         let (mut a, mut b) = ([1u8, 2, 3], [4u8, 5]);
         let (mut x, mut y) = ([0u8; 1], [0u8; 4]);
         let (src, dst) = ([span(&mut a), span(&mut b)], [span(&mut x), span(&mut y)]);
-        assert!(transfer(Space::Own, &dst, Space::Own, &src));
+        assert_eq!(transfer(Space::Own, &dst, Space::Own, &src), Ok(()));
         let got = gather(Space::Own, &dst, 99).unwrap_or_default();
         assert_eq!(got, [1, 2, 3, 4, 5]);
     }
@@ -219,8 +230,63 @@ mod tests {
         let mut x = [0u8; 2];
         let src = [Span { addr: 0, len: 0 }, span(&mut a)];
         let dst = [Span { addr: 0, len: 0 }, span(&mut x), Span { addr: 0, len: 0 }];
-        assert!(transfer(Space::Own, &dst, Space::Own, &src));
+        assert_eq!(transfer(Space::Own, &dst, Space::Own, &src), Ok(()));
         assert_eq!(gather(Space::Own, &dst, 2), Some(vec![7, 8]));
+    }
+
+    /// Three pages, of which the middle one is taken away or protected.
+    fn with_hole(protection: Option<libc::c_int>) -> u64 {
+        // SAFETY: a new mapping, of which a page is given back or protected.
+        unsafe {
+            let (prot, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+            let p = libc::mmap(std::ptr::null_mut(), 3 * 4096, prot, flags, -1, 0);
+            assert_ne!(p, libc::MAP_FAILED);
+            match protection {
+                None => libc::munmap(p.byte_add(4096), 4096),
+                Some(prot) => libc::mprotect(p.byte_add(4096), 4096, prot),
+            };
+            exposed(p)
+        }
+    }
+
+    #[test]
+    fn accesses_of_missing_memory_fail_and_say_which_side() {
+        prepare();
+        let hole = with_hole(None);
+        let mut v = [7u8; 8];
+        for at in [hole + 4090, hole + 4096, hole + 8190] {
+            assert_eq!(read(at, &mut v), Err(Missing));
+            assert_eq!(write(at, &v), Err(Missing));
+        }
+        assert_eq!(load_be32(hole + 4096), Err(Missing));
+        assert_eq!(store_u8_release(hole + 8191, 1), Err(Missing));
+        for op in [AtomicOp::FetchAdd(1), AtomicOp::CompareSwap { compare: 0, swap: 1 }] {
+            assert_eq!(atomic(hole + 4096, op), Err(Missing));
+        }
+        // Nothing happened to what is there.
+        assert_eq!((read(hole + 8192, &mut v), v), (Ok(()), [0; 8]));
+        let (there, gone) = ([Span { addr: hole, len: 3000 }], [Span { addr: hole + 100, len: 8000 }]);
+        let copy = |to, from| transfer(Space::Own, to, Space::Own, from);
+        assert_eq!(copy(&there, &gone), Ok(()), "as far as the shorter side goes");
+        let long = [Span { addr: hole + 8192, len: 4096 }, there[0]];
+        assert_eq!(copy(&long, &gone), Err(Side::Source));
+        assert_eq!(copy(&gone, &long), Err(Side::Destination));
+        let sealed = with_hole(Some(libc::PROT_READ));
+        let part = [Span { addr: sealed, len: 5000 }];
+        assert!(is_readable(&part) && !is_writable(&part));
+        assert_eq!(copy(&part, &long), Err(Side::Destination));
+        assert_eq!(copy(&long, &part), Ok(()));
+        assert_eq!(gather(Space::Own, &gone, 8000), None);
+    }
+
+    #[test]
+    fn atomics_on_memory_that_is_there() {
+        let v = std::sync::atomic::AtomicU64::new(5);
+        let at = exposed(v.as_ptr());
+        assert_eq!(atomic(at, AtomicOp::FetchAdd(3)), Ok(5));
+        assert_eq!(atomic(at, AtomicOp::CompareSwap { compare: 1, swap: 2 }), Ok(8));
+        assert_eq!(atomic(at, AtomicOp::CompareSwap { compare: 8, swap: 2 }), Ok(8));
+        assert_eq!(v.load(Ordering::Relaxed), 2);
     }
 
     #[test]

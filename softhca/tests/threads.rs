@@ -65,6 +65,31 @@ fn many_threads_lose_nothing() {
     assert_eq!(hca.take_violations().1, [""; 0]);
 }
 
+/// The device thread finds memory gone: an error of the request, not a crash.
+#[test]
+fn unmapped_memory_is_an_error_in_the_device_thread_too() {
+    let (_g, _hca) = start();
+    let d = Dev::open(0);
+    let p = Pair::new(&d, RC);
+    let page = Pages::new(1);
+    let m = d.mr_at(page.at, 4096, ALL);
+    page.unmap(0, 1);
+    p.a.send(rdma(IBV_WR_RDMA_WRITE, 1, &mut [p.ma.sge(0, 8)], m.addr, m.rkey()));
+    let end = Instant::now() + Duration::from_secs(60);
+    let said = loop {
+        let said = drain(p.ca);
+        if !said.is_empty() || Instant::now() > end {
+            break said;
+        }
+        std::thread::yield_now();
+    };
+    assert_eq!(said, [(1, IBV_WC_REM_ACCESS_ERR)]);
+    while d.event() >= 0 {}
+    m.dereg();
+    p.close();
+    d.close();
+}
+
 #[test]
 fn an_idle_device_does_not_burn_a_processor() {
     let (_g, _hca) = start();

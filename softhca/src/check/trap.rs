@@ -18,7 +18,7 @@
 //! # Safety
 //!
 //! The handlers use what is in this file only: static arrays of atomics, the fault's own address, and the system
-//! calls `mprotect`, `gettid`, `sigaction` and `raise`, all async-signal-safe; no lock, no allocation, no formatting. They
+//! calls `mprotect` and `gettid`, all async-signal-safe; no lock, no allocation, no formatting. They
 //! read memory of rings and records whose queues are alive (their entries are removed before the application may
 //! free them). Faults that are not at a watched page go to the handler that was there before.
 #![expect(unsafe_code, reason = "signal handlers and page protection")]
@@ -161,90 +161,33 @@ mod handlers {
     use super::super::store::store_width;
     use super::super::watch::{self, Place};
     use super::protect;
+    use crate::signal::{self, Before, was_sent};
     use libc::{c_int, c_void, siginfo_t};
-    use std::mem::MaybeUninit;
     use std::sync::Once;
-    use std::sync::atomic::{AtomicPtr, Ordering};
+    use std::sync::atomic::Ordering;
 
     const TRAP_FLAG: i64 = 0x100;
 
-    /// The handlers that were there before.
-    static OLD_SEGV: AtomicPtr<libc::sigaction> = AtomicPtr::new(std::ptr::null_mut());
-    static OLD_TRAP: AtomicPtr<libc::sigaction> = AtomicPtr::new(std::ptr::null_mut());
-
-    type Handler = extern "C" fn(c_int, *mut siginfo_t, *mut c_void);
-
-    fn set(signal: c_int, handler: Handler, old: &AtomicPtr<libc::sigaction>) {
-        let before: *mut libc::sigaction = Box::leak(Box::new(MaybeUninit::zeroed())).as_mut_ptr();
-        // SAFETY: the structure is leaked, so it stays for the handler; the handler keeps the module's rules. It
-        // runs on the alternate stack, so that std's stack overflow detection still works behind it.
-        unsafe {
-            let mut a: libc::sigaction = std::mem::zeroed();
-            a.sa_sigaction = handler as usize;
-            a.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_NODEFER;
-            libc::sigaction(signal, std::ptr::null(), before);
-            old.store(before, Ordering::Release);
-            libc::sigaction(signal, &raw const a, std::ptr::null_mut());
-        }
-    }
+    static BEFORE_SEGV: Before = Before::new();
+    static BEFORE_TRAP: Before = Before::new();
 
     pub(super) fn install() {
         static ONCE: Once = Once::new();
         ONCE.call_once(|| {
-            set(libc::SIGTRAP, on_trap, &OLD_TRAP);
-            set(libc::SIGSEGV, on_fault, &OLD_SEGV);
+            BEFORE_TRAP.install(libc::SIGTRAP, on_trap);
+            BEFORE_SEGV.install(libc::SIGSEGV, on_fault);
         });
     }
 
-    /// Whether somebody sent the signal (`kill` and the like): no instruction of ours raised it.
-    fn was_sent(info: *mut siginfo_t) -> bool {
-        // SAFETY: the kernel's siginfo of the signal being handled.
-        unsafe { (*info).si_code <= 0 }
-    }
-
-    /// Hands a signal on to the handler of before.
-    fn chain(old: &AtomicPtr<libc::sigaction>, signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
-        let old = old.load(Ordering::Acquire);
-        // SAFETY: set before the handler was installed, and never freed; called as the kernel would call it.
-        unsafe {
-            match (*old).sa_sigaction {
-                libc::SIG_IGN if was_sent(info) => {}
-                libc::SIG_DFL | libc::SIG_IGN => {
-                    libc::sigaction(signal, old, std::ptr::null_mut());
-                    // An instruction faults again; what was sent doesn't come again by itself.
-                    if was_sent(info) {
-                        libc::raise(signal);
-                    }
-                }
-                f if (*old).sa_flags & libc::SA_SIGINFO != 0 => {
-                    std::mem::transmute::<usize, Handler>(f)(signal, info, context);
-                }
-                f => std::mem::transmute::<usize, extern "C" fn(c_int)>(f)(signal),
-            }
-        }
-    }
-
-    fn registers(context: *mut c_void) -> *mut [i64; 23] {
-        // SAFETY: the third argument of an SA_SIGINFO handler is a ucontext; only the field's address is taken.
-        unsafe { &raw mut (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs }
-    }
-
     fn set_trap_flag(context: *mut c_void, on: bool) {
-        let at = usize::try_from(libc::REG_EFL).unwrap_or(0);
-        // SAFETY: as above; the index is the C library's constant, within the array.
-        unsafe {
-            if let Some(f) = (*registers(context)).get_mut(at) {
-                *f = if on { *f | TRAP_FLAG } else { *f & !TRAP_FLAG };
-            }
-        }
+        let flags = signal::register(context, libc::REG_EFL);
+        let flags = if on { flags | TRAP_FLAG } else { flags & !TRAP_FLAG };
+        signal::set_register(context, libc::REG_EFL, flags);
     }
 
     /// The bytes of the instruction that faulted, each read when it is asked for.
     fn code(context: *mut c_void) -> impl Iterator<Item = u8> {
-        let at = usize::try_from(libc::REG_RIP).unwrap_or(0);
-        // SAFETY: a register of the saved context, as above.
-        let ip = unsafe { (*registers(context)).get(at).copied().unwrap_or(0) };
-        let ip = usize::from_ne_bytes(ip.to_ne_bytes());
+        let ip = usize::from_ne_bytes(signal::register(context, libc::REG_RIP).to_ne_bytes());
         // SAFETY: the processor has just fetched the instruction at this address, all of it, and the decoder asks
         // for no byte behind it.
         (0..15).map(move |i| unsafe { std::ptr::with_exposed_provenance::<u8>(ip + i).read_volatile() })
@@ -258,11 +201,11 @@ mod handlers {
 
     extern "C" fn on_fault(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
         if was_sent(info) {
-            return chain(&OLD_SEGV, signal, info, context);
+            return BEFORE_SEGV.handle(signal, info, context);
         }
         // SAFETY: the kernel's siginfo of a SIGSEGV.
         let addr = unsafe { (*info).si_addr() }.addr();
-        let Some(place) = watch::find(addr) else { return chain(&OLD_SEGV, signal, info, context) };
+        let Some(place) = watch::find(addr) else { return BEFORE_SEGV.handle(signal, info, context) };
         if watch::STEPS.is_at(thread(), addr) {
             protect(addr & !4095, false);
             set_trap_flag(context, true);
@@ -285,7 +228,7 @@ mod handlers {
 
     extern "C" fn on_trap(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
         let Some((addr, width)) = watch::STEPS.get(thread()).filter(|_| !was_sent(info)) else {
-            return chain(&OLD_TRAP, signal, info, context);
+            return BEFORE_TRAP.handle(signal, info, context);
         };
         set_trap_flag(context, false);
         protect(addr & !4095, true);

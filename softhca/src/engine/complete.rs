@@ -2,10 +2,10 @@
 
 use super::wqe::Wqe;
 use crate::bits::{self, Syndrome, cqe, put};
-use crate::mem;
+use crate::mem::{self, Missing};
 use crate::model::Model;
-use crate::objects::Event;
 use crate::objects::cq::Armed;
+use crate::objects::{Cq, Event};
 
 /// A CQE to be written: the 64 bytes but the last, and what goes with it.
 #[derive(Clone, Debug)]
@@ -26,6 +26,10 @@ impl Entry {
 
     pub(crate) fn put32(&mut self, at: usize, v: u32) {
         put(&mut self.body, at, &v.to_be_bytes());
+    }
+
+    pub(super) fn qpn(&self) -> u32 {
+        bits::be32(&self.body, cqe::SOP_QPN) & 0xff_ffff
     }
 
     pub(super) fn is_error(&self) -> bool {
@@ -54,23 +58,19 @@ impl Model {
     pub(crate) fn push_cqe(&mut self, cqn: u32, qpn: u32, mut e: Entry) {
         let forced = self.faults.on_cqe(cqn);
         let now = self.now();
-        let Some(cq) = self.cqs.get_mut(cqn) else { return };
-        let ci = mem::load_be32(cq.db) & 0xff_ffff;
+        let Some(cq) = self.cqs.get(cqn) else { return };
         let waiting = u32::try_from(cq.session.len()).unwrap_or(0);
-        let full = cq.pi.wrapping_add(waiting).wrapping_sub(ci) & 0xff_ffff >= cq.entries;
-        if cq.overrun || forced || full && !cq.ignore_overrun {
-            let first = !cq.overrun;
-            cq.overrun = true;
-            if first {
-                self.overrun(cqn);
-            }
-            self.fatal(qpn);
-            return;
+        let room = mem::load_be32(cq.db).is_ok_and(|ci| {
+            cq.ignore_overrun || cq.pi.wrapping_add(waiting).wrapping_sub(ci) & 0xff_ffff < cq.entries
+        });
+        let compresses = cq.compresses;
+        if cq.overrun || forced || !room {
+            return self.lose_cqe(cqn, qpn);
         }
         if !e.is_error() {
             put(&mut e.body, cqe::TIMESTAMP, &now.to_be_bytes());
         }
-        if cq.compresses && e.can_share() {
+        if compresses && e.can_share() {
             self.join_session(cqn, e);
             return;
         }
@@ -82,16 +82,9 @@ impl Model {
     /// Writes a CQE that stands for `n` completions, and takes as many places.
     pub(super) fn write_cqe(&mut self, cqn: u32, e: &Entry, n: u32) {
         let Some(cq) = self.cqs.get_mut(cqn) else { return };
-        let at = cq.entry(cq.pi);
-        if let Some(extra) = &e.extra {
-            mem::write(at - 64, extra);
+        if store(cq, e).is_err() {
+            return self.lose_cqe(cqn, e.qpn());
         }
-        let (head, _) = e.body.split_at(cqe::OP_OWN);
-        mem::write(at, head);
-        // The last byte makes the entry the application's.
-        let owner = u8::from(cq.pi & cq.entries != 0);
-        let solicited = if e.solicited { cqe::SOLICITED } else { 0 };
-        mem::store_u8_release(at + cqe::OP_OWN as u64, e.opcode << 4 | e.format | solicited | owner);
         let wakes = e.solicited || e.is_error();
         cq.pi = cq.pi.wrapping_add(n);
         if wakes {
@@ -113,7 +106,7 @@ impl Model {
         if !self.log_is_on() {
             return;
         }
-        let qpn = bits::be32(&e.body, cqe::SOP_QPN) & 0xff_ffff;
+        let qpn = e.qpn();
         let wqe = bits::be16(&e.body, cqe::WQE_COUNTER);
         let bytes = bits::be32(&e.body, cqe::BYTE_CNT);
         let syndrome = bits::u8_at(&e.body, cqe::SYNDROME);
@@ -146,15 +139,19 @@ impl Model {
         }
     }
 
-    fn overrun(&mut self, cqn: u32) {
-        let Some(cq) = self.cqs.get(cqn) else { return };
-        let (fd, user) = (cq.async_fd, cq.user);
-        self.log(|| format!("CQ {cqn} overrun"));
-        if self.async_event(fd, user, Event::CqError) {
-            if let Some(cq) = self.cqs.get_mut(cqn) {
-                cq.async_events += 1;
+    /// A completion of QP `qpn` can't be written: the CQ is dead, and the QP with it.
+    pub(super) fn lose_cqe(&mut self, cqn: u32, qpn: u32) {
+        let Some(cq) = self.cqs.get_mut(cqn) else { return };
+        if !std::mem::replace(&mut cq.overrun, true) {
+            let (fd, user) = (cq.async_fd, cq.user);
+            self.log(|| format!("CQ {cqn} overrun"));
+            if self.async_event(fd, user, Event::CqError) {
+                if let Some(cq) = self.cqs.get_mut(cqn) {
+                    cq.async_events += 1;
+                }
             }
         }
+        self.fatal(qpn);
     }
 
     /// Completes a send WQE successfully. `bytes` are what a read or atomic brought.
@@ -205,4 +202,17 @@ impl Model {
         put(&mut e.body, cqe::WQE_COUNTER, &index.to_be_bytes());
         self.push_cqe(cqn, qpn, e);
     }
+}
+
+/// Stores an entry in the ring. The last byte makes it the application's.
+fn store(cq: &Cq, e: &Entry) -> Result<(), Missing> {
+    let at = cq.entry(cq.pi);
+    if let Some(extra) = &e.extra {
+        mem::write(at - 64, extra)?;
+    }
+    let (head, _) = e.body.split_at(cqe::OP_OWN);
+    mem::write(at, head)?;
+    let owner = u8::from(cq.pi & cq.entries != 0);
+    let solicited = if e.solicited { cqe::SOLICITED } else { 0 };
+    mem::store_u8_release(at + cqe::OP_OWN as u64, e.opcode << 4 | e.format | solicited | owner)
 }

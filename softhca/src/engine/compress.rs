@@ -84,7 +84,9 @@ impl Model {
             for (part, at) in arrays {
                 let place = cq.entry(cq.pi.wrapping_add(at.max(1)));
                 let bytes: Vec<u8> = part.iter().flat_map(Entry::mini).collect();
-                mem::write(place, &bytes);
+                if mem::write(place, &bytes).is_err() {
+                    return self.lose_cqe(cqn, first.qpn());
+                }
             }
             let n = u32::try_from(session.len()).unwrap_or(0);
             let mut title = first.clone();

@@ -77,13 +77,13 @@ impl Model {
             if q.sq_count == 0 {
                 return;
             }
-            let pi = be_low16(mem::load_be32(q.db + 4));
+            let Ok(record) = mem::load_be32(q.db + 4) else { return };
+            let pi = be_low16(record);
             let index = q.sq_next;
             if index == pi {
                 return;
             }
-            let (opcode, units) = super::wqe::peek(q, index);
-            let blocks = u16::try_from(units.div_ceil(4).max(1)).unwrap_or(1);
+            let Ok((opcode, blocks)) = super::wqe::peek(q, index) else { return };
             // Garbage in the ring must not carry the index past its end.
             let left = pi.wrapping_sub(index);
             q.sq_next = index.wrapping_add(blocks.min(left));
@@ -98,7 +98,8 @@ impl Model {
             if q.rq_count == 0 || q.srq.is_some() {
                 return;
             }
-            let pi = be_low16(mem::load_be32(q.db));
+            let Ok(record) = mem::load_be32(q.db) else { return };
+            let pi = be_low16(record);
             let index = q.rq_next;
             if index == pi {
                 return;

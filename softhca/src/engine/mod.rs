@@ -117,7 +117,7 @@ impl Model {
     fn arm_cqs(&mut self, ctx: u32, rung: u32) {
         for cqn in self.cqs.numbers() {
             let Some(cq) = self.cqs.get_mut(cqn).filter(|c| c.ctx == ctx) else { continue };
-            let word = mem::load_be32(cq.db + 4);
+            let Ok(word) = mem::load_be32(cq.db + 4) else { continue };
             if word == cq.last_arm && cqn != rung {
                 continue;
             }

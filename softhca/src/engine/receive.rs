@@ -2,9 +2,9 @@
 
 use super::complete::{Entry, scatter_room};
 use super::lifecycle::be_low16;
-use super::request::Request;
+use super::request::{Lost, Request};
 use crate::bits::{self, Syndrome, cqe, opcode};
-use crate::mem::{self, Space, Span};
+use crate::mem::{self, Missing, Span};
 use crate::model::Model;
 use crate::objects::keys::User;
 use crate::objects::{Event, QpKind, access};
@@ -18,8 +18,8 @@ pub(crate) enum Refusal {
     Length,
     /// A buffer that its queue may not write.
     Protection,
-    /// The sender's memory can't be read: it died, or unmapped it, or the system forbids it.
-    Unreadable,
+    /// The sender's memory can't be read.
+    Unreadable(Lost),
 }
 
 /// Where a QP receives.
@@ -33,18 +33,18 @@ struct Sink {
 }
 
 /// A receive WQE: its number and its data segments.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 struct Slot {
     counter: u16,
     segments: Vec<(u64, u64, u32)>,
 }
 
-fn read_segments(at: u64, end: u64) -> Vec<(u64, u64, u32)> {
+fn read_segments(at: u64, end: u64) -> Result<Vec<(u64, u64, u32)>, Missing> {
     let mut v = Vec::new();
     let mut at = at;
     while at + 16 <= end {
         let mut b = [0u8; 16];
-        mem::read(at, &mut b);
+        mem::read(at, &mut b)?;
         let (count, lkey) = (bits::be32(&b, 0), bits::be32(&b, 4));
         if lkey == bits::INVALID_LKEY {
             break;
@@ -53,7 +53,7 @@ fn read_segments(at: u64, end: u64) -> Vec<(u64, u64, u32)> {
         v.push((bits::be64(&b, 8), len, lkey));
         at += 16;
     }
-    v
+    Ok(v)
 }
 
 impl Model {
@@ -80,26 +80,29 @@ impl Model {
         self.sink(qpn, srqn).is_some()
     }
 
-    /// Whether a receive WQE is there.
+    /// Whether a receive WQE is there (or a queue that can't be read, which [`Model::deliver`] finds).
     pub(crate) fn can_receive(&self, qpn: u32, srqn: u32) -> bool {
-        self.sink(qpn, srqn).and_then(|s| self.peek(&s)).is_some()
+        self.sink(qpn, srqn).is_some_and(|s| self.peek(&s) != Ok(None))
     }
 
-    fn peek(&self, sink: &Sink) -> Option<Slot> {
+    /// The next receive WQE.
+    fn peek(&self, sink: &Sink) -> Result<Option<Slot>, Missing> {
         if let Some(srqn) = sink.srq {
-            let s = self.srqs.get(srqn)?;
-            if be_low16(mem::load_be32(s.db)) == s.used {
-                return None;
+            let Some(s) = self.srqs.get(srqn) else { return Ok(None) };
+            if be_low16(mem::load_be32(s.db)?) == s.used {
+                return Ok(None);
             }
             let at = s.buf + (u64::from(s.head) << s.shift);
-            return Some(Slot { counter: s.head, segments: read_segments(at + 16, at + (1 << s.shift)) });
+            let segments = read_segments(at + 16, at + (1 << s.shift))?;
+            return Ok(Some(Slot { counter: s.head, segments }));
         }
-        let q = self.qps.get(sink.qpn)?;
-        if q.rq_count == 0 || be_low16(mem::load_be32(q.db)) == q.rq_next {
-            return None;
+        let Some(q) = self.qps.get(sink.qpn).filter(|q| q.rq_count > 0) else { return Ok(None) };
+        if be_low16(mem::load_be32(q.db)?) == q.rq_next {
+            return Ok(None);
         }
         let at = q.rq + (u64::from(u32::from(q.rq_next) & (q.rq_count - 1)) << q.rq_shift);
-        Some(Slot { counter: q.rq_next, segments: read_segments(at, at + (1 << q.rq_shift)) })
+        let segments = read_segments(at, at + (1 << q.rq_shift))?;
+        Ok(Some(Slot { counter: q.rq_next, segments }))
     }
 
     /// Takes the WQE that [`Model::peek`] showed.
@@ -112,10 +115,11 @@ impl Model {
         };
         let Some(s) = self.srqs.get_mut(srqn) else { return };
         let mut b = [0u8; 4];
-        mem::read(s.buf + (u64::from(s.head) << s.shift), &mut b);
+        let next = mem::read(s.buf + (u64::from(s.head) << s.shift), &mut b);
+        let (Ok(()), Ok(posted)) = (next, mem::load_be32(s.db)) else { return };
         s.head = bits::be16(&b, 2);
         s.used = s.used.wrapping_add(1);
-        let left = be_low16(mem::load_be32(s.db)).wrapping_sub(s.used);
+        let left = be_low16(posted).wrapping_sub(s.used);
         if s.limit != 0 && u32::from(left) < s.limit {
             s.limit = 0;
             let (fd, user) = (s.async_fd, s.user);
@@ -145,7 +149,13 @@ impl Model {
     /// Receives `r` on `qpn`: takes a WQE, fills it, completes it.
     pub(crate) fn deliver(&mut self, qpn: u32, r: &Request) -> Result<(), Refusal> {
         let sink = self.sink(qpn, r.srqn).ok_or(Refusal::NotReady)?;
-        let slot = self.peek(&sink).ok_or(Refusal::NotReady)?;
+        let slot = match self.peek(&sink) {
+            Ok(slot) => slot.ok_or(Refusal::NotReady)?,
+            Err(Missing) => {
+                self.fatal(qpn);
+                return Err(Refusal::Protection);
+            }
+        };
         let Some(q) = self.qps.get(qpn) else { return Err(Refusal::NotReady) };
         let (kind, scatter_recv) = (q.kind, q.scatter_recv);
         let header = if kind == QpKind::Ud { 40 } else { 0 };
@@ -169,18 +179,17 @@ impl Model {
             self.check_owned(&spans, r.len + header);
             let small = r.len <= scatter_room(size);
             let filled = if scatter_recv && small {
-                r.bytes(r.len).map(|data| e.scatter(&data, size)).is_some()
+                r.bytes(r.len).map(|data| e.scatter(&data, size)).ok_or_else(|| r.unreadable())
             } else {
-                if header > 0 {
-                    if let Some(g) = &r.grh {
-                        mem::scatter(Space::Own, &spans, &grh_bytes(g, r.len));
-                    }
-                    skip(&mut spans, header);
-                }
-                r.copy_to(&spans)
+                fill(&mut spans, header, r)
             };
-            if !filled {
-                return Err(Refusal::Unreadable);
+            match filled {
+                Ok(()) => {}
+                Err(Lost::Destination) => {
+                    self.refuse(&sink, &slot, Syndrome::LocalProtection);
+                    return Err(Refusal::Protection);
+                }
+                Err(lost) => return Err(Refusal::Unreadable(lost)),
             }
         }
         self.pop(&sink);
@@ -203,6 +212,17 @@ impl Model {
     fn pkey_index(&self, qpn: u32) -> u32 {
         self.qps.get(qpn).map_or(0, |q| u32::from(q.attr.pkey_index))
     }
+}
+
+/// Puts a message (behind the header of a datagram) into buffers.
+fn fill(spans: &mut Vec<Span>, header: u64, r: &Request) -> Result<(), Lost> {
+    if header > 0 {
+        if let Some(g) = &r.grh {
+            mem::scatter(spans, &grh_bytes(g, r.len)).map_err(|_| Lost::Destination)?;
+        }
+        skip(spans, header);
+    }
+    r.copy_to(spans)
 }
 
 /// Cuts `n` bytes off the front.

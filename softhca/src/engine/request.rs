@@ -1,7 +1,7 @@
 //! A message from a requester to a responder, and its answer.
 
 use crate::bits::Syndrome;
-use crate::mem::{Space, Span};
+use crate::mem::{self, Side, Space, Span};
 use crate::objects::QpKind;
 
 /// The global route header's content.
@@ -57,18 +57,41 @@ impl Request {
     /// The payload's bytes, at most `most`.
     pub(crate) fn bytes(&self, most: u64) -> Option<Vec<u8>> {
         match &self.payload {
-            Payload::Spans(space, spans) => crate::mem::gather(*space, spans, most),
+            Payload::Spans(space, spans) => mem::gather(*space, spans, most),
             Payload::Bytes(b) => Some(b.iter().copied().take(usize::try_from(most).unwrap_or(0)).collect()),
         }
     }
 
     /// Copies the payload to own memory.
-    pub(crate) fn copy_to(&self, dst: &[Span]) -> bool {
+    pub(crate) fn copy_to(&self, dst: &[Span]) -> Result<(), Lost> {
+        let done = match &self.payload {
+            Payload::Spans(space, src) => mem::transfer(Space::Own, dst, *space, src),
+            Payload::Bytes(b) => mem::scatter(dst, b),
+        };
+        done.map_err(|side| match side {
+            Side::Destination => Lost::Destination,
+            Side::Source => self.unreadable(),
+        })
+    }
+
+    /// Why the payload can't be read.
+    pub(crate) fn unreadable(&self) -> Lost {
         match &self.payload {
-            Payload::Spans(space, src) => crate::mem::transfer(Space::Own, dst, *space, src),
-            Payload::Bytes(b) => crate::mem::scatter(Space::Own, dst, b),
+            Payload::Spans(Space::Process(_), _) => Lost::Peer,
+            _ => Lost::Source,
         }
     }
+}
+
+/// Why a payload did not arrive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lost {
+    /// The sender's memory is gone.
+    Source,
+    /// The sender is another process, whose memory can't be read: it died, or unmapped it, or the system forbids it.
+    Peer,
+    /// The receiver's memory is gone.
+    Destination,
 }
 
 /// What a read or atomic gives back.

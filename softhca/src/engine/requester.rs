@@ -4,10 +4,10 @@ use super::complete::scatter_room;
 use super::lifecycle::be_low16;
 use super::request::{Answer, Data, Payload, Request};
 use super::route::Target;
-use super::wqe::{self, Segment, Wqe};
+use super::wqe::{self, NoWqe, Segment, Wqe};
 use crate::bits::{Syndrome, opcode};
 use crate::fault::Verdict;
-use crate::mem::{self, Space, Span};
+use crate::mem::{self, Side, Space, Span};
 use crate::model::Model;
 use crate::objects::keys::User;
 use crate::objects::qp::Wait;
@@ -93,19 +93,21 @@ impl Model {
             if q.wait != Wait::Nothing || q.sq_count == 0 {
                 return;
             }
-            let pi = be_low16(mem::load_be32(q.db + 4));
+            // A queue whose memory is gone can't go on.
+            let Ok(record) = mem::load_be32(q.db + 4) else { return self.fatal(qpn) };
+            let pi = be_low16(record);
             let index = q.sq_next;
             if index == pi {
                 return;
             }
             let w = match wqe::read(q, qpn, index) {
                 Ok(w) => w,
-                Err(s) => {
+                Err(NoWqe::Missing) => return self.fatal(qpn),
+                Err(NoWqe::Stale { index: found, qpn: of, units, opcode }) => {
                     self.violation(format!(
-                        "QP {qpn:#x}: the send doorbell record says {pi}, but WQE {index} is stale (index {}, QP {:#x}, size {})",
-                        s.index, s.qpn, s.units
+                        "QP {qpn:#x}: the send doorbell record says {pi}, but WQE {index} is stale (index {found}, QP {of:#x}, size {units})"
                     ));
-                    return self.fail_send(qpn, index, 1, s.opcode, Syndrome::LocalQpOp);
+                    return self.fail_send(qpn, index, 1, opcode, Syndrome::LocalQpOp);
                 }
             };
             if let Progress::Waiting | Progress::Failed = self.execute(qpn, &w) {
@@ -248,7 +250,9 @@ impl Model {
         }
         if corrupt {
             self.stats.faults += 1;
-            let mut b = r.bytes(u64::MAX).unwrap_or_default();
+            let Some(mut b) = r.bytes(u64::MAX) else {
+                return self.failed(qpn, w, Syndrome::LocalProtection);
+            };
             if let (Some(x), false) = (b.first_mut(), is_read(w.opcode)) {
                 *x ^= 1;
                 r.payload = Payload::Bytes(b);
@@ -257,6 +261,11 @@ impl Model {
         let answer = match target {
             Target::Local(to) => self.respond(to, &r),
             Target::Group(gid) => {
+                // Each member gets a copy of what was read once.
+                let Some(bytes) = r.bytes(u64::MAX) else {
+                    return self.failed(qpn, w, Syndrome::LocalProtection);
+                };
+                r.payload = Payload::Bytes(bytes);
                 self.multicast(dev, &gid, &r);
                 Answer::Ack(Data::None)
             }
@@ -322,11 +331,11 @@ impl Model {
                 let (payload, len, packets) = sent.unwrap_or((&nothing, 0, 1));
                 self.accept(qpn, w, payload, len, packets, &data)
             }
+            Answer::Nak(s) => self.failed(qpn, w, s),
             _ if !reliable => {
                 self.complete_send(qpn, w, 0, None);
                 Progress::Done
             }
-            Answer::Nak(s) => self.failed(qpn, w, s),
             Answer::Rnr(code) => self.receiver_not_ready(qpn, w, code),
             Answer::Silent => {
                 let timeout = q.attr.timeout;
@@ -364,7 +373,11 @@ impl Model {
                 };
             }
             if scatter.is_none() {
-                place(to, data);
+                match place(to, data) {
+                    Ok(()) => {}
+                    Err(Side::Destination) => return self.failed(qpn, w, Syndrome::LocalProtection),
+                    Err(Side::Source) => return self.failed(qpn, w, Syndrome::RemoteAccess),
+                }
             }
             self.check_owned(to, len);
         }
@@ -410,8 +423,7 @@ impl Model {
             Wait::Timeout | Wait::Answer => {
                 q.transmission = q.transmission.wrapping_add(1);
                 if q.retries_left == 0 {
-                    let (opcode, units) = wqe::peek(q, index);
-                    let blocks = u16::try_from(units.div_ceil(4).max(1)).unwrap_or(1);
+                    let Ok((opcode, blocks)) = wqe::peek(q, index) else { return self.fatal(qpn) };
                     return self.fail_send(qpn, index, blocks, opcode, Syndrome::RetryExceeded);
                 }
                 q.retries_left -= 1;
@@ -443,14 +455,10 @@ impl Model {
     }
 }
 
-fn place(to: &[Span], data: &Data) {
+fn place(to: &[Span], data: &Data) -> Result<(), Side> {
     match data {
-        Data::Spans(from) => {
-            mem::transfer(Space::Own, to, Space::Own, from);
-        }
-        Data::Bytes(b) => {
-            mem::scatter(Space::Own, to, b);
-        }
-        Data::None | Data::Placed => {}
+        Data::Spans(from) => mem::transfer(Space::Own, to, Space::Own, from),
+        Data::Bytes(b) => mem::scatter(to, b),
+        Data::None | Data::Placed => Ok(()),
     }
 }

@@ -1,7 +1,7 @@
 //! The responder: checks a message and executes it on one of this process's QPs.
 
 use super::receive::Refusal;
-use super::request::{Answer, Data, Request};
+use super::request::{Answer, Data, Lost, Request};
 use crate::bits::{Syndrome, opcode};
 use crate::mem::{self, AtomicOp, Span};
 use crate::model::Model;
@@ -15,8 +15,7 @@ impl Model {
             return Answer::Silent;
         }
         if r.kind == QpKind::Ud {
-            self.datagram(dev, r.dst_qpn, r);
-            return Answer::Ack(Data::None);
+            return self.datagram(dev, r.dst_qpn, r);
         }
         let Some(q) = self.qps.get(r.dst_qpn) else { return Answer::Silent };
         let fits = match r.kind {
@@ -33,8 +32,7 @@ impl Model {
         }
         self.establish(r.dst_qpn);
         if r.kind == QpKind::Uc {
-            self.execute_unreliable(r);
-            return Answer::Ack(Data::None);
+            return self.execute_unreliable(r);
         }
         let expected = self.qps.get(r.dst_qpn).map_or(0, |q| q.expected_psn);
         let ahead = r.psn.wrapping_sub(expected) & 0xff_ffff;
@@ -63,19 +61,22 @@ impl Model {
     }
 
     /// Receives a datagram on `qpn`, or drops it.
-    pub(crate) fn datagram(&mut self, dev: usize, qpn: u32, r: &Request) {
-        let Some(q) = self.qps.get(qpn) else { return };
+    pub(crate) fn datagram(&mut self, dev: usize, qpn: u32, r: &Request) -> Answer {
         let to_group = r.dst_qpn == 0xff_ffff;
         let addressed =
             Request { dst_qpn: qpn, payload: super::request::Payload::Bytes(Vec::new()), ..r.clone() };
-        let fits = q.kind == QpKind::Ud && q.dev == dev && q.state.receives() && q.attr.qkey == r.qkey;
+        let fits = self.qps.get(qpn).is_some_and(|q| {
+            q.kind == QpKind::Ud && q.dev == dev && q.state.receives() && q.attr.qkey == r.qkey
+        });
         if !fits || !self.same_partition(&addressed) {
             self.log(|| format!("datagram for QP {qpn:#x} dropped"));
-            return;
+            return Answer::Ack(Data::None);
         }
-        if self.deliver(qpn, r).is_err() && !to_group {
+        let received = self.deliver(qpn, r);
+        if received.is_err() && !to_group {
             self.log(|| format!("datagram for QP {qpn:#x} not received"));
         }
+        unanswered(received)
     }
 
     /// A request that was executed before: its answer was lost.
@@ -110,23 +111,22 @@ impl Model {
     }
 
     /// UC: what can't be executed is dropped.
-    fn execute_unreliable(&mut self, r: &Request) {
+    fn execute_unreliable(&mut self, r: &Request) -> Answer {
+        let nothing = Answer::Ack(Data::None);
         match r.op {
-            opcode::SEND | opcode::SEND_IMM => {
-                let _ = self.deliver(r.dst_qpn, r);
-            }
+            opcode::SEND | opcode::SEND_IMM => unanswered(self.deliver(r.dst_qpn, r)),
             opcode::RDMA_WRITE | opcode::RDMA_WRITE_IMM => {
-                let Some(to) = self.target(r, access::REMOTE_WRITE) else { return };
+                let Some(to) = self.target(r, access::REMOTE_WRITE) else { return nothing };
                 if r.op == opcode::RDMA_WRITE_IMM && !self.can_receive(r.dst_qpn, 0) {
-                    return;
+                    return nothing;
                 }
                 self.check_owned(&to, r.len);
-                r.copy_to(&to);
-                if r.op == opcode::RDMA_WRITE_IMM {
-                    let _ = self.deliver(r.dst_qpn, r);
+                if let Err(lost) = r.copy_to(&to) {
+                    return unanswered(Err(Refusal::Unreadable(lost)));
                 }
+                if r.op == opcode::RDMA_WRITE_IMM { unanswered(self.deliver(r.dst_qpn, r)) } else { nothing }
             }
-            _ => {}
+            _ => nothing,
         }
     }
 
@@ -158,7 +158,8 @@ impl Model {
         match self.deliver(r.dst_qpn, r) {
             Ok(()) => Answer::Ack(Data::None),
             Err(Refusal::NotReady) => self.not_ready(r.dst_qpn),
-            Err(Refusal::Unreadable) => Answer::Silent,
+            Err(Refusal::Unreadable(Lost::Source)) => Answer::Nak(Syndrome::LocalProtection),
+            Err(Refusal::Unreadable(_)) => Answer::Silent,
             Err(Refusal::Length) => Answer::Nak(Syndrome::RemoteInvalidRequest),
             Err(Refusal::Protection) => Answer::Nak(Syndrome::RemoteOperation),
         }
@@ -196,14 +197,17 @@ impl Model {
             }
         }
         self.check_owned(&to, r.len);
-        if !r.copy_to(&to) {
-            return Answer::Silent;
+        match r.copy_to(&to) {
+            Ok(()) => {}
+            Err(Lost::Source) => return Answer::Nak(Syndrome::LocalProtection),
+            Err(Lost::Peer) => return Answer::Silent,
+            Err(Lost::Destination) => return self.refuse_access(r.dst_qpn),
         }
         if r.op == opcode::RDMA_WRITE_IMM { self.receive(r) } else { Answer::Ack(Data::None) }
     }
 
     fn read(&mut self, r: &Request) -> Answer {
-        match self.target(r, access::REMOTE_READ) {
+        match self.target(r, access::REMOTE_READ).filter(|from| mem::is_readable(from)) {
             Some(from) => Answer::Ack(Data::Spans(from)),
             None => self.refuse_access(r.dst_qpn),
         }
@@ -222,7 +226,7 @@ impl Model {
         } else {
             AtomicOp::CompareSwap { compare: r.compare, swap: r.swap_add }
         };
-        let old = mem::atomic(at.addr, op);
+        let Ok(old) = mem::atomic(at.addr, op) else { return self.refuse_access(r.dst_qpn) };
         self.check_owned(&to, 8);
         if let Some(q) = self.qps.get_mut(r.dst_qpn) {
             q.last_atomic = Some((r.psn, old));
@@ -242,5 +246,13 @@ impl Model {
         self.enter_error(qpn);
         self.qp_event(qpn, Event::QpRequestError);
         Answer::Nak(Syndrome::RemoteInvalidRequest)
+    }
+}
+
+/// What the sender of an unreliable message learns: only that its own memory could not be read.
+fn unanswered(received: Result<(), Refusal>) -> Answer {
+    match received {
+        Err(Refusal::Unreadable(Lost::Source)) => Answer::Nak(Syndrome::LocalProtection),
+        _ => Answer::Ack(Data::None),
     }
 }

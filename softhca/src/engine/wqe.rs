@@ -1,7 +1,7 @@
 //! Send WQEs: from bytes of the ring to fields.
 
 use crate::bits::{self, be16, be32, be64, u8_at};
-use crate::mem;
+use crate::mem::{self, Missing};
 use crate::objects::{Qp, QpKind};
 
 /// The largest WQE: 63 units of 16 bytes, rounded up.
@@ -64,51 +64,50 @@ pub(crate) struct Wqe {
     pub(crate) segments: Vec<Segment>,
 }
 
-/// A WQE that is not one: what its first bytes say.
+/// Why there is no WQE.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Stale {
-    pub(crate) index: u16,
-    pub(crate) qpn: u32,
-    pub(crate) units: u32,
-    pub(crate) opcode: u8,
+pub(crate) enum NoWqe {
+    /// What is there is another one, by its first bytes.
+    Stale { index: u16, qpn: u32, units: u32, opcode: u8 },
+    /// The ring is gone.
+    Missing,
 }
 
 /// The bytes of the WQE at `index`, unwrapped from the ring.
-fn fetch(q: &Qp, index: u16, len: usize, to: &mut [u8; MOST]) {
+fn fetch(q: &Qp, index: u16, len: usize, to: &mut [u8; MOST]) -> Result<(), Missing> {
     let ring = u64::from(q.sq_count) * bits::WQE_BB;
     if ring == 0 {
-        return;
+        return Ok(());
     }
     let at = u64::from(index) * bits::WQE_BB % ring;
     let first = usize::try_from(ring - at).unwrap_or(MOST).min(len);
     let (head, tail) = to.split_at_mut(first.min(MOST));
-    mem::read(q.sq + at, head);
-    if let Some(rest) = tail.get_mut(..len - first) {
-        mem::read(q.sq, rest);
-    }
+    mem::read(q.sq + at, head)?;
+    tail.get_mut(..len - first).map_or(Ok(()), |rest| mem::read(q.sq, rest))
 }
 
 /// Reads and decodes the WQE at `index`.
-pub(crate) fn read(q: &Qp, qpn: u32, index: u16) -> Result<Wqe, Stale> {
+pub(crate) fn read(q: &Qp, qpn: u32, index: u16) -> Result<Wqe, NoWqe> {
     let mut b = [0u8; MOST];
-    fetch(q, index, 16, &mut b);
+    fetch(q, index, 16, &mut b).map_err(|Missing| NoWqe::Missing)?;
     let (head, qpn_ds) = (be32(&b, 0), be32(&b, 4));
     let units = qpn_ds & 0x3f;
     let [_, i0, i1, opcode] = head.to_be_bytes();
-    let found = Stale { index: u16::from_be_bytes([i0, i1]), qpn: qpn_ds >> 8, units, opcode };
-    if found.qpn != qpn || found.index != index || units == 0 || units.div_ceil(4) > q.sq_count {
-        return Err(found);
+    let (found, of) = (u16::from_be_bytes([i0, i1]), qpn_ds >> 8);
+    if of != qpn || found != index || units == 0 || units.div_ceil(4) > q.sq_count {
+        return Err(NoWqe::Stale { index: found, qpn: of, units, opcode });
     }
     let len = usize::try_from(units).unwrap_or(0) * 16;
-    fetch(q, index, len, &mut b);
+    fetch(q, index, len, &mut b).map_err(|Missing| NoWqe::Missing)?;
     Ok(decode(q.kind, index, opcode, b.get(..len).unwrap_or(&[])))
 }
 
-/// The opcode and size (in units of 16 bytes) that the WQE at `index` states.
-pub(crate) fn peek(q: &Qp, index: u16) -> (u8, u32) {
+/// The opcode and size (in basic blocks) that the WQE at `index` states.
+pub(crate) fn peek(q: &Qp, index: u16) -> Result<(u8, u16), Missing> {
     let mut b = [0u8; MOST];
-    fetch(q, index, 16, &mut b);
-    (u8_at(&b, 3), be32(&b, 4) & 0x3f)
+    fetch(q, index, 16, &mut b)?;
+    let units = be32(&b, 4) & 0x3f;
+    Ok((u8_at(&b, 3), u16::try_from(units.div_ceil(4).max(1)).unwrap_or(1)))
 }
 
 fn decode(kind: QpKind, index: u16, opcode: u8, b: &[u8]) -> Wqe {

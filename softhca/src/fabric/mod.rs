@@ -7,7 +7,7 @@ mod file;
 pub(crate) mod shm;
 mod wire;
 
-use crate::bits::{be16, opcode, put, u8_at};
+use crate::bits::{Syndrome, be16, opcode, put, u8_at};
 use crate::config::{Link, MAX_DEVICES};
 use crate::engine::request::{Answer, Data, Payload, Request};
 use crate::leaked::Leaked;
@@ -196,7 +196,7 @@ impl Model {
         let request = if small && !is_read(r.op) {
             match r.bytes(INLINE) {
                 Some(b) => Request { payload: Payload::Bytes(b), ..r.clone() },
-                None => return Some(Answer::Silent),
+                None => return Some(Answer::Nak(Syndrome::LocalProtection)),
             }
         } else {
             r.clone()
@@ -298,7 +298,7 @@ impl Model {
             let placed = match &r.payload {
                 _ if r.len <= INLINE => mem::gather(Space::Own, from, r.len).map(Data::Bytes),
                 Payload::Spans(space, to) => {
-                    mem::transfer(*space, to, Space::Own, from).then_some(Data::Placed)
+                    mem::transfer(*space, to, Space::Own, from).ok().map(|()| Data::Placed)
                 }
                 Payload::Bytes(_) => None,
             };

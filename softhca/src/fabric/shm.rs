@@ -200,7 +200,7 @@ impl Shm {
     /// Tells about our devices.
     pub(crate) fn write_facts(&self, bytes: &[u8]) {
         let n = bytes.len().min(FACTS_LEN);
-        mem::write(self.address(self.own, at::FACTS) as u64, bytes.get(..n).unwrap_or(&[]));
+        put(self.address(self.own, at::FACTS) as u64, bytes.get(..n).unwrap_or(&[]));
     }
 
     /// What `node` tells, from byte `offset` on.
@@ -208,7 +208,7 @@ impl Shm {
         let offset = offset.min(FACTS_LEN);
         let n = out.len().min(FACTS_LEN - offset);
         let from = self.address(node, at::FACTS) + offset;
-        mem::read(from as u64, out.get_mut(..n).unwrap_or(&mut []));
+        get(from as u64, out.get_mut(..n).unwrap_or(&mut []));
     }
 
     /// Puts a message into the ring to `node`.
@@ -363,6 +363,16 @@ impl Frame {
     }
 }
 
+/// Writes to the mapping, which is ours and stays.
+fn put(at: u64, bytes: &[u8]) {
+    let _ = mem::write(at, bytes);
+}
+
+/// Reads from it.
+fn get(at: u64, out: &mut [u8]) {
+    let _ = mem::read(at, out);
+}
+
 /// Where the byte with index `at` is in a ring, and how many follow before its end.
 fn place(ring: usize, at: u64) -> (usize, usize) {
     let offset = usize::try_from(at % RING as u64).unwrap_or(0);
@@ -372,15 +382,15 @@ fn place(ring: usize, at: u64) -> (usize, usize) {
 fn copy_in(ring: usize, at: u64, bytes: &[u8]) {
     let (to, room) = place(ring, at);
     let (a, b) = bytes.split_at(room.min(bytes.len()));
-    mem::write(to as u64, a);
-    mem::write(ring as u64, b);
+    put(to as u64, a);
+    put(ring as u64, b);
 }
 
 fn copy_out(ring: usize, at: u64, out: &mut [u8]) {
     let (from, room) = place(ring, at);
     let (a, b) = out.split_at_mut(room.min(out.len()));
-    mem::read(from as u64, a);
-    mem::read(ring as u64, b);
+    get(from as u64, a);
+    get(ring as u64, b);
 }
 
 /// The machine's clock, the same for all processes.

@@ -8,7 +8,8 @@
 
 use std::ptr::null_mut;
 
-/// While it lives, this thread gets no signals but those of its own faults.
+/// While it lives, this thread gets no signals but those of its own faults, and those even if the program blocked
+/// them: `mem::guard` needs them.
 #[derive(Debug)]
 pub(crate) struct Held(libc::sigset_t);
 
@@ -24,7 +25,7 @@ impl Held {
             for signal in FAULTS {
                 libc::sigdelset(&raw mut set, signal);
             }
-            libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, &raw mut old);
+            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const set, &raw mut old);
             Self(old)
         }
     }

@@ -41,6 +41,7 @@ pub(crate) fn start(config: Config) -> Result<(), String> {
             Err("the software HCA of this process runs with another configuration".to_owned())
         };
     }
+    crate::mem::prepare();
     crate::check::trap::prepare(config.mode)?;
     let m = Model::new(config)?;
     let facts = |d: &Device| sysfs::Facts { guid: d.guid, lid: d.lid, gids: d.gids.clone() };

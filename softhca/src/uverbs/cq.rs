@@ -54,7 +54,7 @@ impl Call<'_> {
             pi: 0,
             solicited_pi: 0,
             armed: Armed::No,
-            last_arm: mem::load_be32(q.db_addr + 4),
+            last_arm: mem::load_be32(q.db_addr + 4).map_err(|_| libc::EFAULT)?,
             channel,
             async_fd: self.async_fd(7)?,
             comp_events: 0,
@@ -111,7 +111,8 @@ impl Call<'_> {
         let limits = self.model.limits(self.ctx);
         let entries = q.cqe.checked_add(1).filter(|n| n.is_power_of_two()).ok_or(libc::EINVAL)?;
         let cq = self.model.cqs.get(cqn).ok_or(libc::EINVAL)?;
-        let held = cq.pi.wrapping_sub(mem::load_be32(cq.db)) & 0xff_ffff;
+        let consumed = mem::load_be32(cq.db).map_err(|_| libc::EFAULT)?;
+        let held = cq.pi.wrapping_sub(consumed) & 0xff_ffff;
         if q.cqe > limits.max_cqe || held > q.cqe || d.buf_addr == 0 || u32::from(d.cqe_size) != cq.cqe_size {
             return Err(libc::EINVAL);
         }

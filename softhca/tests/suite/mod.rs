@@ -11,3 +11,4 @@ mod garbage;
 mod objects;
 mod ring;
 mod scatter;
+mod unmapped;

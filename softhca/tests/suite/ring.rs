@@ -54,6 +54,11 @@ impl Ring {
         }
     }
 
+    /// Its first byte.
+    pub(crate) fn start(&self) -> *mut u8 {
+        self.dv.buf.cast()
+    }
+
     fn entry(&self, i: u32) -> *mut u8 {
         let at = (i & (self.dv.cqe_cnt - 1)) * self.dv.cqe_size + (self.dv.cqe_size - 64);
         unsafe { self.dv.buf.cast::<u8>().add(at as usize) }
