@@ -141,6 +141,11 @@ fn text(kind: Kind, a: u64, b: u64, c: u64) -> String {
             format!("QP {a:#x}: the doorbell record was set to {b}, but WQE {c} is not in the ring")
         }
         Kind::UnknownCq => format!("CQ doorbell for CQ {a:#x}, which isn't there"),
+        Kind::HalfAgain => {
+            format!(
+                "QP {a:#x}: WQE {b} was copied to the register at {c:#x}, as was the one before: use them in turn"
+            )
+        }
         Kind::ArmDiffers => format!("CQ {a:#x}: armed by {b:#x}, but its record says {c:#x}"),
     }
 }

@@ -28,9 +28,10 @@ pub(super) enum Kind {
     WqeNotWritten,
     UnknownCq,
     ArmDiffers,
+    HalfAgain,
 }
 
-const KINDS: [Kind; 11] = [
+const KINDS: [Kind; 12] = [
     Kind::UnknownQp,
     Kind::WrongRegister,
     Kind::RecordNotSet,
@@ -42,6 +43,7 @@ const KINDS: [Kind; 11] = [
     Kind::WqeNotWritten,
     Kind::UnknownCq,
     Kind::ArmDiffers,
+    Kind::HalfAgain,
 ];
 
 /// Findings, until somebody turns them into text.
@@ -84,6 +86,8 @@ struct PageSlot {
     page: AtomicU32,
     /// For each register: QP number << 32 | 1 << 31 | index.
     last: [AtomicU64; 4],
+    /// For each pair of registers: who rang last, its number + 1.
+    by: [AtomicU32; 2],
 }
 
 pub(super) static PAGES: Pages = Pages(
@@ -93,6 +97,7 @@ pub(super) static PAGES: Pages = Pages(
             ctx: AtomicU32::new(0),
             page: AtomicU32::new(0),
             last: [const { AtomicU64::new(0) }; 4],
+            by: [const { AtomicU32::new(0) }; 2],
         }
     }; 512],
     AtomicUsize::new(0),
@@ -198,7 +203,11 @@ struct QueueSlot {
     page: AtomicU32,
     /// The send index that the record named last.
     next: AtomicU32,
+    /// The register that was rung last, + 1; with [`AGAIN`] if it was also the one before.
+    turn: AtomicU32,
 }
+
+const AGAIN: u32 = 1 << 31;
 
 macro_rules! queues {
     () => {
@@ -213,6 +222,7 @@ macro_rules! queues {
                     ctx: AtomicU32::new(0),
                     page: AtomicU32::new(0),
                     next: AtomicU32::new(0),
+                    turn: AtomicU32::new(0),
                 }
             }; 4096],
         }
@@ -239,6 +249,7 @@ impl Queues {
         s.ctx.store(q.ctx, Ordering::Relaxed);
         s.page.store(q.page, Ordering::Relaxed);
         s.next.store(0, Ordering::Relaxed);
+        s.turn.store(0, Ordering::Relaxed);
         s.number.store(q.number + 1, Ordering::Release);
         self.used.fetch_max(i + 1, Ordering::AcqRel);
     }
@@ -367,7 +378,8 @@ pub(super) fn check_register(addr: usize, ctx: u32, page: u32, width: u32) {
     else {
         return FOUND.add(Kind::NoRegister, width.into(), offset as u64, 0);
     };
-    let Some(last) = PAGES.get(addr).and_then(|s| s.last.get(k)) else { return };
+    let Some(slot) = PAGES.get(addr) else { return };
+    let (Some(last), Some(by)) = (slot.last.get(k), slot.by.get(k / 2)) else { return };
     if !matches!(width, 8 | 16 | 32 | 64) || offset % 8 != 0 {
         return FOUND.add(Kind::Width, width.into(), offset as u64, 0);
     }
@@ -380,6 +392,11 @@ pub(super) fn check_register(addr: usize, ctx: u32, page: u32, width: u32) {
         check_ring(&value, ctx, page);
         let (index, qpn, _) = control(&value);
         last.store(u64::from(qpn) << 32 | 1 << 31 | u64::from(index), Ordering::Release);
+        let (is_alone, register) = (by.swap(qpn + 1, Ordering::AcqRel) == qpn + 1, k as u32 + 1);
+        if let Some(q) = QUEUES.get(qpn) {
+            let again = is_alone && q.turn.load(Ordering::Relaxed) & !AGAIN == register;
+            q.turn.store(if again { register | AGAIN } else { register }, Ordering::Relaxed);
+        }
     }
     // What BlueFlame copies must be the WQE.
     let rung = last.load(Ordering::Acquire);
@@ -388,6 +405,10 @@ pub(super) fn check_register(addr: usize, ctx: u32, page: u32, width: u32) {
     }
     let (qpn, index) = (u32::try_from(rung >> 32).unwrap_or(0), u32::try_from(rung & 0xffff).unwrap_or(0));
     let Some(q) = QUEUES.get(qpn) else { return };
+    // a copy, of which the first bytes went to the register of the copy before
+    if inside + u64::from(width) > 8 && q.turn.fetch_and(!AGAIN, Ordering::Relaxed) & AGAIN != 0 {
+        return FOUND.add(Kind::HalfAgain, qpn.into(), index.into(), register as u64);
+    }
     for step in (0..u64::from(width)).step_by(8) {
         if inside + step != 0 && word(addr as u64 + step) != ring_word(q, index, inside + step) {
             return FOUND.add(Kind::CopyDiffers, qpn.into(), index.into(), inside + step);

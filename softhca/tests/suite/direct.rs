@@ -26,9 +26,10 @@ enum Mutant {
     HalfWidth,
     NoRegister,
     CopyDiffers,
+    SameRegister,
 }
 
-const MUTANTS: [Mutant; 9] = [
+const MUTANTS: [Mutant; 10] = [
     Mutant::RecordAfterRegister,
     Mutant::RecordMissing,
     Mutant::WqeAfterRecord,
@@ -38,6 +39,7 @@ const MUTANTS: [Mutant; 9] = [
     Mutant::HalfWidth,
     Mutant::NoRegister,
     Mutant::CopyDiffers,
+    Mutant::SameRegister,
 ];
 
 struct Direct {
@@ -98,6 +100,9 @@ impl Direct {
         match mutant {
             Mutant::WrongRegister => to = unsafe { other.add(self.half as usize) },
             Mutant::NoRegister => to = unsafe { to.sub(0x400) },
+            Mutant::SameRegister => {
+                to = unsafe { self.dv.bf.reg.cast::<u8>().add((self.half ^ self.dv.bf.size) as usize) };
+            }
             _ => {}
         }
         unsafe {
