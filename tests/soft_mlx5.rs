@@ -19,3 +19,5 @@ mod graves;
 mod life;
 #[path = "soft_mlx5/rig.rs"]
 mod rig;
+#[path = "soft_mlx5/rules.rs"]
+mod rules;

@@ -1,9 +1,6 @@
 //! The tests of `soft_mlx5` once more, with the software HCA checking each store to a doorbell: WQE, record and register
-//! are written in this order, the right one each, with the right value. And planted mistakes are found.
-#![expect(
-    unsafe_code,
-    reason = "looks into the rings of both sides, by direct verbs; and writes there what is wrong"
-)]
+//! are written in this order, the right one each, with the right value.
+#![expect(unsafe_code, reason = "looks into the rings of both sides, by direct verbs")]
 #![allow(
     clippy::undocumented_unsafe_blocks,
     reason = "one argument for all: objects and memory are the test's, alive"
@@ -18,7 +15,7 @@ mod cqes;
 mod graves;
 #[path = "soft_mlx5/life.rs"]
 mod life;
-#[path = "soft_mlx5/mutants.rs"]
-mod mutants;
 #[path = "soft_mlx5/rig.rs"]
 mod rig;
+#[path = "soft_mlx5/rules.rs"]
+mod rules;

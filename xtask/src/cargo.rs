@@ -60,6 +60,15 @@ pub(crate) fn release_library(package: &str) -> Result<PathBuf> {
     libraries.next_back().map(PathBuf::from).with_context(|| format!("cargo built no library of {package}"))
 }
 
+/// The folder that Cargo builds in.
+pub(crate) fn target() -> Result<PathBuf> {
+    let output =
+        cargo().args(["metadata", "--format-version=1", "--no-deps"]).output().context("cannot run cargo")?;
+    let metadata: Value = serde_json::from_slice(&output.stdout).context("cannot read cargo's metadata")?;
+    let target = metadata.pointer("/target_directory").and_then(Value::as_str);
+    target.map(PathBuf::from).context("cargo does not say where it builds")
+}
+
 /// The folder of the workspace.
 pub(crate) fn workspace() -> PathBuf {
     // Cargo tells where the sources are now; the path seen when compiling may be another one.

@@ -4,6 +4,7 @@
 mod bench;
 mod cargo;
 mod kernel;
+mod mutants;
 mod pingpong;
 mod program;
 mod run;
@@ -23,6 +24,7 @@ cargo xtask COMMAND
   pingpong   build everything and measure the RC ping-pong
   test       run the whole test suite
   bench      what the crate costs, beside C
+  mutants    that mistakes in the mlx5 direct path are found
 
 `cargo xtask COMMAND --help` tells more.";
 
@@ -32,6 +34,7 @@ fn main() -> ExitCode {
     let rest: Vec<OsString> = arguments.collect();
     let result = match command.to_str() {
         Some("bench") => bench::command(rest),
+        Some("mutants") => mutants::command(rest),
         Some("setup") => setup::command(rest),
         Some("pingpong") => pingpong::command(rest),
         Some("test") => test::command(rest),

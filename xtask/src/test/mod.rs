@@ -123,6 +123,11 @@ fn unit(built: &Built, selection: &Selection, summary: &mut Summary) -> Result<(
         command.args(["bench", "counts"]);
         summary.0.push(run_here("unit", "bench counts", command)?);
     }
+    if selection.has_name("mutants") {
+        let mut command = Command::new(std::env::current_exe()?);
+        command.arg("mutants");
+        summary.0.push(run_here("unit", "mutants", command)?);
+    }
     Ok(())
 }
 

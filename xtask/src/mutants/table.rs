@@ -1,0 +1,154 @@
+//! The mistakes.
+
+/// A mistake in the direct path.
+pub(super) struct Mutant {
+    pub(super) name: &'static str,
+    /// Below `src/mlx5`.
+    pub(super) file: &'static str,
+    /// What stands there, exactly once each, and what shall.
+    pub(super) edits: &'static [(&'static str, &'static str)],
+    /// What the test's failure must say.
+    pub(super) says: &'static str,
+}
+
+const SEND_RECORD: &str = "self.record.store::<{ qp_record::SEND }>(next & 0xffff);";
+const SEND_RECORD_THERE: &str = "queue.record.store::<{ qp_record::SEND }>(next & 0xffff);";
+const RECV_RECORD: &str = "queue.record.store::<{ qp_record::RECV }>(next & 0xffff);";
+
+pub(super) const MUTANTS: [Mutant; 19] = [
+    Mutant {
+        name: "record after the register",
+        file: "post.rs",
+        edits: &[
+            ("            queue.tell(next);\n", ""),
+            (
+                "        Written { block }\n    }\n}",
+                "        if ALONE {\n            queue.tell(next);\n        }\n        Written { block }\n    }\n}",
+            ),
+        ],
+        says: "but its doorbell record says",
+    },
+    Mutant {
+        name: "record missing",
+        file: "post.rs",
+        edits: &[(SEND_RECORD, "")],
+        says: "but its doorbell record says",
+    },
+    Mutant {
+        name: "record one behind",
+        file: "post.rs",
+        edits: &[(SEND_RECORD, "self.record.store::<{ qp_record::SEND }>(next.wrapping_sub(1) & 0xffff);")],
+        says: "but its doorbell record says",
+    },
+    Mutant {
+        name: "record one ahead",
+        file: "post.rs",
+        edits: &[(SEND_RECORD, "self.record.store::<{ qp_record::SEND }>(next.wrapping_add(1) & 0xffff);")],
+        says: "is not in the ring",
+    },
+    Mutant {
+        name: "record at once, before the WQE",
+        file: "post.rs",
+        edits: &[
+            ("unsafe { block.put(0, control) };", "if !ALONE { unsafe { block.put(0, control) } };"),
+            (
+                "            queue.tell(next);\n",
+                "            queue.tell(next);\n            unsafe { block.put(0, control) };\n",
+            ),
+        ],
+        says: "is not in the ring",
+    },
+    Mutant {
+        name: "record in the receive queue's word",
+        file: "post.rs",
+        edits: &[(SEND_RECORD, "self.record.store::<{ qp_record::RECV }>(next & 0xffff);")],
+        says: "but its doorbell record says",
+    },
+    Mutant {
+        name: "WQE of the index before",
+        file: "wqe.rs",
+        edits: &[("((index & 0xffff) << 8", "((index.wrapping_sub(1) & 0xffff) << 8")],
+        says: "is not in the ring",
+    },
+    Mutant {
+        name: "WQE of another queue pair",
+        file: "qp.rs",
+        edits: &[("number: number << 8,", "number: (number ^ 1) << 8,")],
+        says: "is not in the ring",
+    },
+    Mutant {
+        name: "WQE too short",
+        file: "post.rs",
+        edits: &[("queue.number, units as u32,", "queue.number, 1 + (units as u32 & 3),")],
+        says: "is not in the ring",
+    },
+    Mutant {
+        name: "doorbell of a list for its first WQE",
+        file: "post.rs",
+        edits: &[("self.last = Some(written.block);", "self.last.get_or_insert(written.block);")],
+        says: "but its doorbell record says",
+    },
+    Mutant {
+        name: "register never in turn",
+        file: "mmio.rs",
+        edits: &[("map_addr(|address| address ^ self.size)", "map_addr(|address| address)")],
+        says: "as was the one before",
+    },
+    Mutant {
+        name: "register where none is",
+        file: "mmio.rs",
+        edits: &[(
+            "known.then_some(Self { at: base, size })",
+            "known.then_some(Self { at: unsafe { base.sub(0x400) }, size })",
+        )],
+        says: "where no register is",
+    },
+    Mutant {
+        name: "register rung in two stores",
+        file: "mmio.rs",
+        edits: &[(
+            "unsafe { at.cast::<u64>().as_ptr().write_volatile(word) };",
+            "unsafe { at.cast::<[u32; 2]>().as_ptr().cast::<u32>().write_volatile(word as u32); at.cast::<u32>().add(1).as_ptr().write_volatile((word >> 32) as u32) };",
+        )],
+        says: "store of 4 bytes",
+    },
+    Mutant {
+        name: "copy of the first block again",
+        file: "mmio.rs",
+        edits: &[("copy_line(ring.block(index.wrapping_add(block)), to", "copy_line(ring.block(index), to")],
+        says: "differs from the ring",
+    },
+    Mutant {
+        name: "receive record missing",
+        file: "post.rs",
+        edits: &[(RECV_RECORD, "let _ = next;")],
+        says: "requests complete",
+    },
+    Mutant {
+        name: "receive record in the send queue's word",
+        file: "post.rs",
+        edits: &[(RECV_RECORD, SEND_RECORD_THERE)],
+        says: "is not in the ring",
+    },
+    Mutant {
+        name: "arm record missing",
+        file: "poller.rs",
+        edits: &[("        parts.record.store::<{ cq_record::ARM }>(word);\n", "")],
+        says: "but its record says",
+    },
+    Mutant {
+        name: "arm register missing",
+        file: "poller.rs",
+        edits: &[("        parts.register.ring(u64::from(word) << 32 | u64::from(parts.number));\n", "")],
+        says: "events are raised",
+    },
+    Mutant {
+        name: "consumed entries never given back",
+        file: "poller.rs",
+        edits: &[(
+            "self.shared.parts().record.store::<{ cq_record::CONSUMER }>(self.consumed() & cq_record::INDEX);",
+            "",
+        )],
+        says: "requests complete",
+    },
+];
