@@ -62,3 +62,16 @@ fn without_a_device_each_says_so() {
         run(example(name).args(["-p", &port, "-d", "mlx5_0"])).failed_with(&["RDMA"]);
     }
 }
+
+/// The direct path calls no function that softhca could work in: the device sees its doorbells all the same.
+#[cfg(feature = "mlx5")]
+#[test]
+fn the_direct_path_works_on_a_preloaded_device() {
+    // Cargo puts a dev-dependency's shared library beside the tests.
+    let library = std::env::current_exe().unwrap().with_file_name("libsofthca.so");
+    assert!(library.exists(), "{} was not built", library.display());
+    let mut command = example("mlx5_write_lat");
+    let ended = run(command.args(["mlx5_0", "2000"]).env("LD_PRELOAD", &library)).succeeded();
+    assert!(ended.out.contains("8 bytes, 2000 iterations on mlx5_0"), "{ended:?}");
+    assert_eq!(ended.err, "");
+}

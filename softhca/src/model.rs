@@ -9,7 +9,7 @@ use crate::log::Log;
 use crate::objects::keys::Keys;
 use crate::objects::slab::Slab;
 use crate::objects::{Context, Cq, Event, Pd, Qp, Srq, Xrcd};
-use crate::run::signals::Held;
+use crate::run::{Direct, signals::Held};
 use crate::stats::Stats;
 use crate::uverbs::abi::AsyncEvent;
 use std::collections::BTreeSet;
@@ -50,6 +50,7 @@ pub(crate) struct Model {
     pub(crate) failed: BTreeSet<u32>,
     /// CQs with completions that wait to be written together.
     pub(crate) sessions: BTreeSet<u32>,
+    pub(crate) direct: BTreeSet<Direct>,
     pub(crate) fabric: Option<Fabric>,
     pub(crate) faults: Faults,
     pub(crate) owned: crate::check::owner::Owned,
@@ -166,6 +167,7 @@ impl Model {
             xrcds: Slab::from(1),
             timers: BTreeSet::new(),
             failed: BTreeSet::new(),
+            direct: BTreeSet::new(),
             sessions: BTreeSet::new(),
             fabric,
             faults: Faults::parse(&config.faults)?,

@@ -292,22 +292,22 @@ impl Shm {
     }
 
     fn wake(&self, node: usize) {
-        let bell = self.bell_of(node);
-        bell.fetch_add(1, Ordering::AcqRel);
-        // SAFETY: wakes waiters on a word of the mapping.
-        unsafe { libc::syscall(libc::SYS_futex, bell.as_ptr(), libc::FUTEX_WAKE, 1) };
+        ring(self.bell_of(node));
     }
 
     /// Whether the application at `node` waits by polling.
     pub(crate) fn is_polling(&self, node: usize) -> bool {
-        const FRESH_NS: u64 = 500_000;
-        let pumped = self.word64(node, at::PUMPED).load(Ordering::Acquire);
-        monotonic_ns().saturating_sub(pumped) <= FRESH_NS
+        is_fresh(self.word64(node, at::PUMPED).load(Ordering::Acquire), monotonic_ns())
     }
 
-    /// Notes that the application polls.
+    /// Notes that the application polls, so that peers don't wake our thread. As it may end that by going to sleep,
+    /// without a word, the thread is told when it begins, and looks again and again while it lasts.
     pub(crate) fn note_pumped(&self) {
-        self.word64(self.own, at::PUMPED).store(monotonic_ns(), Ordering::Release);
+        let now = monotonic_ns();
+        let before = self.word64(self.own, at::PUMPED).swap(now, Ordering::AcqRel);
+        if !is_fresh(before, now) {
+            self.wake(self.own);
+        }
     }
 
     /// Notes that the application is about to sleep: peers wake our thread again, which looks for what came before.
@@ -337,6 +337,19 @@ impl Shm {
     pub(crate) fn abandon(&self) {
         self.file.abandon();
     }
+}
+
+/// Whether an application that polled in vain at `pumped` is taken to do so still.
+fn is_fresh(pumped: u64, now: u64) -> bool {
+    const FRESH_NS: u64 = 500_000;
+    now.saturating_sub(pumped) <= FRESH_NS
+}
+
+/// Wakes who sleeps on a bell, in whatever process.
+pub(crate) fn ring(bell: &AtomicU32) {
+    bell.fetch_add(1, Ordering::AcqRel);
+    // SAFETY: wakes waiters on a word.
+    unsafe { libc::syscall(libc::SYS_futex, bell.as_ptr(), libc::FUTEX_WAKE, 1) };
 }
 
 /// What stands before a message in a ring.
@@ -414,7 +427,10 @@ mod tests {
     #[test]
     fn who_arms_a_cq_does_not_poll_any_more() {
         let s = join("polls");
+        s.note_pumped();
+        // The thread was told that it begins, and isn't woken again while it lasts.
         let before = s.bell().load(Ordering::Acquire);
+        assert_eq!(before, 1);
         s.note_pumped();
         s.ring_bell(s.own);
         assert!(s.is_polling(s.own) && s.bell().load(Ordering::Acquire) == before);

@@ -7,10 +7,11 @@
 pub(crate) mod dirs;
 pub(crate) mod fds;
 pub(crate) mod files;
+pub(crate) mod mlx5dv;
 pub(crate) mod real;
 pub(crate) mod sysfs;
 
 /// Makes sure that the object files with the C functions are linked: whoever starts the device refers to this.
 pub(crate) fn anchor() -> usize {
-    files::anchor() ^ dirs::anchor()
+    files::anchor() ^ dirs::anchor() ^ mlx5dv::anchor()
 }

@@ -12,7 +12,7 @@ use std::ffi::CStr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// Finds the next definition of `name`, once.
-fn next(cell: &AtomicPtr<c_void>, name: &CStr) -> *mut c_void {
+pub(super) fn next(cell: &AtomicPtr<c_void>, name: &CStr) -> *mut c_void {
     let p = cell.load(Ordering::Relaxed);
     if !p.is_null() {
         return p;

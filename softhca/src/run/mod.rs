@@ -123,6 +123,32 @@ pub(crate) fn uverbs(ctx: u32, arg: *mut c_void) -> c_int {
     }
 }
 
+/// A queue whose rings the program drives itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Direct {
+    Qp(u32),
+    Cq(u32),
+}
+
+/// The program drives the rings of a queue itself from now on.
+pub(crate) fn drives_itself(queue: Direct) {
+    if model::with(|m| m.direct.insert(queue)).is_some() {
+        service::wake();
+    }
+}
+
+impl Model {
+    /// Whether there is a queue whose rings the program drives itself.
+    pub(crate) fn has_direct(&mut self) -> bool {
+        let Self { direct, qps, cqs, .. } = self;
+        direct.retain(|d| match *d {
+            Direct::Qp(n) => qps.get(n).is_some(),
+            Direct::Cq(n) => cqs.get(n).is_some(),
+        });
+        !direct.is_empty()
+    }
+}
+
 /// Maps a page of a context.
 pub(crate) fn map_device(ctx: u32, addr: *mut c_void, len: usize, prot: c_int, offset: i64) -> *mut c_void {
     let mapped = model::with(|m| {

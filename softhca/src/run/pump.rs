@@ -9,12 +9,14 @@
 //!
 //! [`wrap`] runs after the kernel side of create-CQ or create-QP succeeded, on the thread that called it: the user
 //! handle in the command is the address of the library's object, which begins with the public structures below (as
-//! `<infiniband/verbs.h>` declares them) and which no other thread has yet. The pointers to functions are replaced
-//! by functions of the same type, which call the replaced ones with the caller's own arguments.
+//! `<infiniband/verbs.h>` declares them). No reference to one is made: other threads may use the context, so single
+//! fields are read by pointer, and the pointers to functions are replaced as atomics, by functions of the same type,
+//! which call the replaced ones with the caller's own arguments.
 #![expect(unsafe_code, reason = "wraps functions of the verbs libraries")]
 
 use crate::fabric;
 use crate::model;
+use crate::run::service;
 use crate::uverbs::abi::ids;
 use crate::uverbs::attrs::Attrs;
 use libc::{c_int, c_void};
@@ -32,6 +34,7 @@ pub(crate) fn pump() {
         PENDING.store(false, Ordering::Release);
         if let Some(m) = guard.as_mut() {
             m.step();
+            service::look_at_timers(m);
         }
     }
 }
@@ -66,10 +69,10 @@ fn pump_in_vain() {
 #[repr(C)]
 struct ContextOps {
     before: [*mut c_void; 11],
-    poll_cq: AtomicUsize,
-    req_notify_cq: AtomicUsize,
+    poll_cq: usize,
+    req_notify_cq: usize,
     between: [*mut c_void; 12],
-    post_send: AtomicUsize,
+    post_send: usize,
 }
 
 #[repr(C)]
@@ -91,11 +94,12 @@ struct CqEx {
     comp_mask: u32,
     status: u32,
     wr_id: u64,
-    start_poll: AtomicUsize,
+    start_poll: usize,
 }
 
+/// `struct ibv_qp_ex`.
 #[repr(C)]
-struct QpEx {
+pub(crate) struct QpEx {
     context: *mut Context,
     qp_context: *mut c_void,
     pd: *mut c_void,
@@ -103,7 +107,7 @@ struct QpEx {
     recv_cq: *mut c_void,
     srq: *mut c_void,
     handle: u32,
-    qp_num: u32,
+    pub(crate) qp_num: u32,
     state: u32,
     qp_type: u32,
     mutex: libc::pthread_mutex_t,
@@ -114,7 +118,7 @@ struct QpEx {
     wr_flags: u32,
     builders: [*mut c_void; 17],
     wr_start: *mut c_void,
-    wr_complete: AtomicUsize,
+    wr_complete: usize,
 }
 
 /// How many different functions of a kind can be wrapped (one per provider, or per variant of a CQ).
@@ -149,7 +153,12 @@ macro_rules! wrapper {
             ];
 
             /// Wraps the function that `cell` points to, unless it points nowhere or is wrapped.
-            pub(super) fn install(cell: &AtomicUsize) {
+            ///
+            /// # Safety
+            /// `cell` is such a pointer in an object of the library, which lives during the call.
+            pub(super) unsafe fn install(cell: *mut usize) {
+                // SAFETY: aligned, and alive by the caller's word.
+                let cell = unsafe { AtomicUsize::from_ptr(cell) };
                 let p = cell.load(Ordering::Acquire);
                 if p == 0 || WRAPPERS.iter().any(|w| *w as usize == p) {
                     return;
@@ -209,15 +218,20 @@ wrapper!(wr_complete, (qp: *mut c_void) -> c_int, f => {
     rc
 });
 
-fn wrap_context(c: *mut Context) {
+/// Wraps the functions of a context.
+///
+/// # Safety
+/// `c` is null or an open context of the library.
+unsafe fn wrap_context(c: *mut Context) {
     if c.is_null() {
         return;
     }
-    // SAFETY: the library's context (module comment); the pointers are replaced atomically.
-    let ops = unsafe { &(*c).ops };
-    poll_cq::install(&ops.poll_cq);
-    req_notify_cq::install(&ops.req_notify_cq);
-    post_send::install(&ops.post_send);
+    // SAFETY: fields of the library's context, by the caller's word.
+    unsafe {
+        poll_cq::install(&raw mut (*c).ops.poll_cq);
+        req_notify_cq::install(&raw mut (*c).ops.req_notify_cq);
+        post_send::install(&raw mut (*c).ops.post_send);
+    }
 }
 
 /// After a successful command: in pump mode, wraps the new object's data-path functions.
@@ -229,18 +243,20 @@ pub(crate) fn wrap(attrs: Attrs) {
             let cq = object(2).cast::<CqEx>();
             if !cq.is_null() {
                 // SAFETY: the library's new CQ (module comment). The extended part is there, and zero unless used.
-                let (context, start) = unsafe { ((*cq).context, &(*cq).start_poll) };
-                wrap_context(context);
-                start_poll::install(start);
+                unsafe {
+                    wrap_context((&raw const (*cq).context).read());
+                    start_poll::install(&raw mut (*cq).start_poll);
+                }
             }
         }
         (ids::QP, 0) if pumps => {
             let qp = object(7).cast::<QpEx>();
             if !qp.is_null() {
                 // SAFETY: as above, of the new QP.
-                let (context, complete) = unsafe { ((*qp).context, &(*qp).wr_complete) };
-                wrap_context(context);
-                wr_complete::install(complete);
+                unsafe {
+                    wrap_context((&raw const (*qp).context).read());
+                    wr_complete::install(&raw mut (*qp).wr_complete);
+                }
             }
         }
         _ => {}
@@ -267,6 +283,6 @@ pub(crate) fn start_service() {
         _ => return,
     };
     if MODE.compare_exchange(OFF, kind, Ordering::AcqRel, Ordering::Acquire).is_ok() {
-        super::service::start(kind == THREAD);
+        service::start(kind == THREAD);
     }
 }

@@ -87,8 +87,8 @@ pub(crate) fn compiled(name: &str, flags: &[&str]) -> Program {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let src = here.join(format!("tests/programs/{name}.c"));
     let mut cc = Command::new("cc");
-    cc.args(["-O1", "-Wall", "-Werror", "-I"]).arg(here.join("include")).args(flags);
-    let cc = cc.arg("-o").arg(&exe).arg(&src).arg("-libverbs").output().unwrap();
+    cc.args(["-O1", "-Wall", "-Werror", "-I"]).arg(here.join("include")).arg("-o").arg(&exe);
+    let cc = cc.arg(&src).arg("-libverbs").args(flags).output().unwrap();
     assert!(cc.status.success(), "{}", text(&cc));
     Program(exe)
 }
