@@ -1,7 +1,7 @@
 //! Many latencies.
 
 use hdrhistogram::Histogram;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::Result;
 
@@ -15,6 +15,10 @@ const PERCENTILES: [(&str, f64); 7] = [
     ("p99.99", 99.99),
     ("max", 100.0),
 ];
+
+/// What a curve is drawn through.
+const CURVE: [f64; 14] =
+    [0.0, 25.0, 50.0, 75.0, 90.0, 95.0, 97.5, 99.0, 99.5, 99.75, 99.9, 99.95, 99.975, 99.99];
 
 /// What is recorded: millionths of a microsecond.
 const UNIT: f64 = 1e6;
@@ -79,15 +83,15 @@ impl Series {
         (runs > 0).then(|| sum / f64::from(runs))
     }
 
-    /// The percentiles; null where there are too few samples for one.
+    /// The percentiles, and a curve of them; null where there are too few samples for one.
     pub fn to_json(&self) -> Value {
         let samples = self.samples();
-        let percentiles = PERCENTILES.map(|(name, percent)| {
-            let beyond = samples as f64 * (1.0 - percent / 100.0);
-            let known = percent == 100.0 || beyond >= 1.0;
-            (name.to_owned(), known.then(|| self.at(percent)).into())
-        });
-        let mut object = Map::from_iter(percentiles);
+        let known = |percent: f64| percent == 100.0 || samples as f64 * (1.0 - percent / 100.0) >= 1.0;
+        let at = |percent| known(percent).then(|| self.at(percent));
+        let mut object =
+            Map::from_iter(PERCENTILES.map(|(name, percent)| (name.to_owned(), at(percent).into())));
+        let curve: Vec<_> = CURVE.into_iter().filter_map(|percent| Some((percent, at(percent)?))).collect();
+        object.insert("curve".to_owned(), json!(curve));
         object.insert("samples".to_owned(), samples.into());
         object.insert("computed".to_owned(), self.computed().into());
         object.into()

@@ -5,46 +5,137 @@
 //! | `counts` | instructions beside C's, exactly |
 //! | `callgrind` | running a program under it, and reading what it counted |
 //! | `assembly` | what can be reached from the counted functions |
+//! | `measure` | running what takes time, here or in a virtual machine |
+//! | `report/` | a page and BENCHMARKS.md, of all that was measured |
 
 mod assembly;
 mod callgrind;
 mod counts;
+mod measure;
+mod report;
 
 use anyhow::{Context as _, Result};
 use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use crate::cargo;
+use measure::Place;
 
 const HELP: &str = "\
-cargo xtask bench [counts [--bless]]
+cargo xtask bench [counts [--bless] | time | latency | report] [--device DEVICE] [-- OPTION...]
 
-Without a command: the counts, then `cargo bench`.
+Without a command: all of it, one after the other, then the report.
 
   counts   instructions of the data path on a provider that does nothing, beside those of the same loop in C; that they
            are as committed (benches/counts.txt); and that no panic and no allocation can be reached from there
-  --bless  writes benches/counts.txt anew for this compiler";
+  --bless  writes benches/counts.txt anew for this compiler
+  time     nanoseconds of the data path beside C's, and how the cost of a post grows
+  latency  latency and bandwidth between two processes, beside perftest's programs and TCP
+  report   a page with charts, and BENCHMARKS.md, from what was measured last
+
+  --device DEVICE   for latency. soft: the software HCA; rxe: Soft-RoCE in a virtual machine; else a device of this
+                    machine (default: IBV_DEVICE if set, else soft)
+  -- OPTION...      for latency: those of `cargo bench --bench latency`, such as --pairs 3";
+
+/// Where a report's data are: `ibv-bench` in Cargo's folder, which `program` is in, built for release.
+fn reports(program: &Path) -> Result<PathBuf> {
+    let profile = program.ancestors().find(|folder| folder.ends_with("release"));
+    let target = profile.and_then(Path::parent).context("a program that is not in Cargo's folder")?;
+    let folder = target.join("ibv-bench");
+    std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    Ok(folder)
+}
+
+/// What was asked for.
+#[derive(Debug, Default, PartialEq)]
+struct Wanted {
+    /// None: all.
+    part: Option<String>,
+    bless: bool,
+    device: Option<String>,
+    /// For latency and bandwidth.
+    options: Vec<OsString>,
+}
+
+const PARTS: [&str; 4] = ["counts", "time", "latency", "report"];
+
+impl Wanted {
+    /// None if help was asked for.
+    fn parse(arguments: Vec<OsString>) -> Result<Option<Self>> {
+        use lexopt::prelude::*;
+        let mut wanted = Self::default();
+        // what follows `--` is the benchmarks'
+        let mut arguments = arguments.into_iter();
+        let own: Vec<_> = arguments.by_ref().take_while(|argument| argument != "--").collect();
+        wanted.options = arguments.collect();
+        let mut parser = lexopt::Parser::from_args(own);
+        while let Some(argument) = parser.next()? {
+            match argument {
+                Value(name) if wanted.part.is_none() && PARTS.iter().any(|part| name == *part) => {
+                    wanted.part = Some(name.string()?);
+                }
+                Long("bless") => wanted.bless = true,
+                Long("device") => wanted.device = Some(parser.value()?.string()?),
+                Short('h') | Long("help") => return Ok(None),
+                other => return Err(other.unexpected().into()),
+            }
+        }
+        Ok(Some(wanted))
+    }
+
+    fn wants(&self, part: &str) -> bool {
+        self.part.as_ref().is_none_or(|wanted| wanted == part)
+    }
+}
 
 /// `cargo xtask bench`.
 pub(crate) fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
-    use lexopt::prelude::*;
-    let (mut only_counts, mut bless) = (false, false);
-    let mut parser = lexopt::Parser::from_args(arguments);
-    while let Some(argument) = parser.next()? {
-        match argument {
-            Value(name) if name == "counts" => only_counts = true,
-            Long("bless") => bless = true,
-            Short('h') | Long("help") => {
-                println!("{HELP}");
-                return Ok(ExitCode::SUCCESS);
-            }
-            other => return Err(other.unexpected().into()),
-        }
+    let Some(wanted) = Wanted::parse(arguments)? else {
+        println!("{HELP}");
+        return Ok(ExitCode::SUCCESS);
+    };
+    let mut status = ExitCode::SUCCESS;
+    if wanted.wants("counts") {
+        status = counts::run(wanted.bless)?;
     }
-    let counts = counts::run(bless)?;
-    if only_counts {
-        return Ok(counts);
+    if wanted.wants("time") {
+        eprintln!("bench: time");
+        measure::nanoseconds()?;
+        let [scaling] = measure::build(["scaling"])?;
+        measure::here(&scaling, &reports(&scaling)?.join("scaling.json"))?;
     }
-    let status = cargo::cargo().arg("bench").status().context("cannot run cargo")?;
-    Ok(if status.success() { counts } else { ExitCode::FAILURE })
+    if wanted.wants("latency") {
+        eprintln!("bench: latency and bandwidth");
+        let device = wanted.device.clone().or_else(|| std::env::var("IBV_DEVICE").ok());
+        let place = Place::new(device.as_deref())?;
+        let [latency, bandwidth] = measure::build(["latency", "bandwidth"])?;
+        let folder = reports(&latency)?;
+        measure::at(&place, &latency, "latency", &wanted.options, &folder)?;
+        measure::at(&place, &bandwidth, "bandwidth", &wanted.options, &folder)?;
+    }
+    if wanted.part.is_none() || wanted.wants("report") {
+        let [program] = measure::build(["scaling"])?;
+        println!("{}", report::write(&reports(&program)?)?.display());
+    }
+    Ok(status)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Option<Wanted>> {
+        Wanted::parse(line.split_whitespace().map(OsString::from).collect())
+    }
+
+    #[test]
+    fn one_part_or_all() {
+        let all = parse("").unwrap().unwrap();
+        assert!(PARTS.iter().all(|part| all.wants(part)));
+        let one = parse("latency --device rxe -- --pairs 3").unwrap().unwrap();
+        assert!(one.wants("latency") && !one.wants("report"));
+        assert_eq!((one.device.as_deref(), one.options), (Some("rxe"), vec!["--pairs".into(), "3".into()]));
+        assert!(parse("nothing").is_err() && parse("counts time").is_err());
+        assert!(parse("-h").unwrap().is_none());
+    }
 }

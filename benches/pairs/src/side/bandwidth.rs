@@ -23,8 +23,8 @@ pub(super) fn run(here: &Here, meeting: &mut Meeting) -> Result<()> {
     let pd = ctx.alloc_pd()?;
     let part = link::part(test);
     let region = pd.alloc_remote(part * test.queues as usize, link::access(test))?;
-    let send_cq = link::create_cq(&ctx, DEPTH * test.queues, None)?;
-    let recv_cq = link::create_cq(&ctx, test.queues, None)?;
+    let send_cq = link::create_cq(&ctx, test.queues, DEPTH, None)?;
+    let recv_cq = link::create_cq(&ctx, test.queues, 1, None)?;
     let mut queues = Vec::new();
     for _ in 0..test.queues {
         let builder = pd.create_qp(&send_cq, &recv_cq).send_depth(DEPTH).recv_depth(1);

@@ -28,8 +28,8 @@ pub(super) fn run(here: &Here, meeting: &mut Meeting) -> Result<()> {
     };
     let [of_sends, of_receives] = &channels;
     let receives = if test.operation == Operation::Send { RECEIVES.min(test.iterations) as u32 } else { 1 };
-    let send_cq = link::create_cq(&ctx, 1, of_sends.as_ref())?;
-    let recv_cq = link::create_cq(&ctx, receives, of_receives.as_ref())?;
+    let send_cq = link::create_cq(&ctx, 1, 1, of_sends.as_ref())?;
+    let recv_cq = link::create_cq(&ctx, 1, receives, of_receives.as_ref())?;
     let builder = pd.create_qp(&send_cq, &recv_cq).send_depth(1).recv_depth(receives);
     let qp = link::connect(builder, local, test, meeting, |qp| {
         if test.operation == Operation::Send {
@@ -40,14 +40,13 @@ pub(super) fn run(here: &Here, meeting: &mut Meeting) -> Result<()> {
         Ok(())
     })?;
     let peer = link::swap_regions(region.remote_region(), meeting)?;
-    let mut sends = Completions::of(&send_cq);
+    let (mut sends, mut received) = (Completions::of(&send_cq)?, Completions::of(&recv_cq)?);
     let mut stamps = Stamps::new(test);
     let is_client = meeting.is_client;
     meeting.join()?;
     match test.operation {
         Operation::Send => {
             let message = Message::new(test, out);
-            let mut received = Completions::of(&recv_cq);
             computing(test.iterations, || {
                 ping_pong(test, is_client, &mut stamps, |turn| match turn {
                     Turn::Hear(number) => {

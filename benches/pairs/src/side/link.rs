@@ -58,13 +58,14 @@ pub(super) fn swap_regions(ours: RemoteRegion, meeting: &mut Meeting) -> Result<
 /// Providers make short rings longer than asked for.
 const SHORT: u32 = 16;
 
-/// A completion queue with its event channel, if there is one.
+/// A completion queue for so many queues of a depth, with its event channel, if there is one.
 pub(super) fn create_cq<'a>(
     ctx: &'a Context,
+    queues: u32,
     depth: u32,
     channel: Option<&'a CompletionChannel<'a>>,
 ) -> Result<CompletionQueue<'a>> {
-    let builder = CompletionQueue::builder(ctx, CompletionQueue::entries_for(depth.max(SHORT)));
+    let builder = CompletionQueue::builder(ctx, queues * CompletionQueue::entries_for(depth.max(SHORT)));
     Ok(match channel {
         Some(channel) => builder.channel(channel).build()?,
         None => builder.build()?,
@@ -78,8 +79,12 @@ pub(super) struct Completions<'c> {
 }
 
 impl<'c> Completions<'c> {
-    pub(super) fn of(cq: &'c CompletionQueue<'c>) -> Self {
-        Self { cq, wcs: [WorkCompletion::default()] }
+    /// The queue must be empty: what comes from now on raises an event.
+    pub(super) fn of(cq: &'c CompletionQueue<'c>) -> Result<Self> {
+        if cq.channel().is_some() {
+            cq.arm(Arm::Any)?;
+        }
+        Ok(Self { cq, wcs: [WorkCompletion::default()] })
     }
 
     #[inline(always)]
@@ -93,7 +98,7 @@ impl<'c> Completions<'c> {
         }
     }
 
-    /// Waits for one: asleep if the queue has a channel.
+    /// Waits for one: asleep if the queue has a channel, and then in perftest's order, which needs an event for each.
     #[inline(always)]
     pub(super) fn wait(&mut self) -> Result<()> {
         match self.cq.channel() {
@@ -102,15 +107,12 @@ impl<'c> Completions<'c> {
                 Ok(())
             }
             Some(channel) => loop {
-                if self.poll()? {
-                    return Ok(());
-                }
-                // what comes before it is armed raises no event
-                self.cq.arm(Arm::Any)?;
-                if self.poll()? {
-                    return Ok(());
-                }
                 channel.wait()?;
+                self.cq.arm(Arm::Any)?;
+                // an event may be about a completion that was found by the one before
+                if self.poll()? {
+                    return Ok(());
+                }
             },
         }
     }

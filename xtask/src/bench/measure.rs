@@ -1,0 +1,156 @@
+//! Running the benchmarks that take time, and keeping what they say for the report.
+
+use anyhow::{Context as _, Result, bail, ensure};
+use serde_json::{Value, json};
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use crate::kernel::{self, Kernel};
+use crate::run::{self, Tee};
+use crate::{cargo, vm};
+
+/// For one benchmark; in an emulated machine everything takes longer.
+const LIMIT: Duration = Duration::from_secs(1800);
+const GUEST_LIMIT: Duration = Duration::from_secs(5400);
+/// How long a run takes in a guest, in milliseconds: there a message takes some of them.
+const GUEST_TIME: &str = "1000";
+
+/// Where latency and bandwidth are measured.
+#[derive(Debug)]
+pub(super) enum Place {
+    /// The software HCA.
+    Soft,
+    /// This device of this machine.
+    Device(String),
+    /// `rxe0` in a virtual machine.
+    Guest(Kernel),
+}
+
+impl Place {
+    /// The one of that name: `soft` (also without a name), `rxe`, or a device.
+    pub(super) fn new(name: Option<&str>) -> Result<Self> {
+        Ok(match name {
+            None | Some("" | "soft") => Self::Soft,
+            Some("rxe") => Self::Guest(kernel::pick(None, vm::Link::Rxe.module())?),
+            Some(name) => Self::Device(name.to_owned()),
+        })
+    }
+
+    fn name(&self) -> &str {
+        match self {
+            Self::Soft => "soft",
+            Self::Device(name) => name,
+            Self::Guest(_) => "rxe",
+        }
+    }
+
+    /// How the place is called in the report, from what the benchmark says.
+    fn describe(&self, said: &str) -> String {
+        match self {
+            Self::Guest(kernel) => {
+                let emulated = if vm::is_emulated() { ", emulated" } else { "" };
+                format!("{said}, in a virtual machine (kernel {}{emulated})", kernel.version)
+            }
+            Self::Soft | Self::Device(_) => said.to_owned(),
+        }
+    }
+}
+
+/// The programs of Cargo's benchmarks of these names, built.
+pub(super) fn build<const N: usize>(names: [&str; N]) -> Result<[PathBuf; N]> {
+    let mut arguments = vec!["bench", "--no-run", "--package", "ibv"];
+    arguments.extend(names.iter().flat_map(|name| ["--bench", name]));
+    let messages = cargo::messages(&arguments)?;
+    let program = |name: &str| {
+        let is = |message: &&Value| message.pointer("/target/name").and_then(Value::as_str) == Some(name);
+        let programs = messages.iter().filter(is).filter_map(|message| message.get("executable")?.as_str());
+        programs.map(PathBuf::from).next_back().with_context(|| format!("cargo built no benchmark {name}"))
+    };
+    let programs: Vec<_> = names.into_iter().map(program).collect::<Result<_>>()?;
+    programs.try_into().ok().context("as many programs as names")
+}
+
+/// Nanoseconds beside C's: that benchmark keeps them itself.
+pub(super) fn nanoseconds() -> Result<()> {
+    let mut command = cargo::cargo();
+    command.args(["bench", "--package", "ibv", "--bench", "data_path"]);
+    let status = command.status().context("cannot run cargo")?;
+    ensure!(status.success(), "`cargo bench --bench data_path` failed");
+    Ok(())
+}
+
+/// A benchmark that needs no place: what it says goes to `file`.
+pub(super) fn here(program: &Path, file: &Path) -> Result<()> {
+    let mut command = cargo::bare(program);
+    command.arg("--json");
+    keep(file, &run_here(command)?)
+}
+
+/// A benchmark at a place: what it says goes to `WHAT.PLACE.json` in `folder`.
+pub(super) fn at(
+    place: &Place,
+    program: &Path,
+    what: &str,
+    options: &[OsString],
+    folder: &Path,
+) -> Result<()> {
+    let said = match place {
+        Place::Soft | Place::Device(_) => {
+            let mut command = cargo::bare(program);
+            command.arg("--json").args(options);
+            match place {
+                Place::Device(name) => command.env("IBV_DEVICE", name),
+                _ => command.env_remove("IBV_DEVICE"),
+            };
+            run_here(command)?
+        }
+        Place::Guest(kernel) => run_in_guest(kernel, program, options)?,
+    };
+    let (head, rows) = said.split_once('\n').context("the benchmark said nothing")?;
+    let head: Value = serde_json::from_str(head).context("cannot read what the benchmark said")?;
+    let name = head.get("place").and_then(Value::as_str).context("the benchmark did not say where it was")?;
+    let head = json!({ "place": place.describe(name) });
+    keep(&folder.join(format!("{what}.{}.json", place.name())), &format!("{head}\n{rows}"))
+}
+
+fn run_here(mut command: Command) -> Result<String> {
+    let mut out = Tee::new(io::sink());
+    match run::run(&mut command, LIMIT, &mut out, &mut io::stderr())? {
+        Ok(()) => Ok(out.text()),
+        Err(how) => bail!("{}: {how}", command.get_program().to_string_lossy()),
+    }
+}
+
+fn run_in_guest(kernel: &Kernel, program: &Path, options: &[OsString]) -> Result<String> {
+    let mut environment = vm::environment();
+    environment.retain(|(name, _)| name != "IBV_DEVICE" && name != "IBV_GID_INDEX");
+    environment.extend(
+        [("IBV_DEVICE", "rxe0"), ("IBV_GID_INDEX", "1")].map(|(name, value)| (name.into(), value.into())),
+    );
+    let job = vm::Job {
+        kernel: kernel.clone(),
+        link: vm::Link::Rxe,
+        timeout: GUEST_LIMIT,
+        directory: std::env::current_dir().context("the current folder is gone")?,
+        environment,
+        command: [program.into(), "--json".into(), "--time".into(), GUEST_TIME.into()]
+            .into_iter()
+            .chain(options.iter().cloned())
+            .collect(),
+    };
+    let mut out = Tee::new(io::sink());
+    let ended = vm::run(&job, &mut out, &mut io::stderr())?;
+    ended.report(&job);
+    match ended.verdict() {
+        Ok(()) => Ok(out.text()),
+        Err(how) => bail!("{}: {how}", program.display()),
+    }
+}
+
+fn keep(file: &Path, text: &str) -> Result<()> {
+    fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))
+}
