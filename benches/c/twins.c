@@ -39,6 +39,30 @@ int c_post_write(struct ibv_qp *qp, const struct ibv_sge *data, const struct rem
 	return 0;
 }
 
+int c_post_unsignaled(struct ibv_qp *qp, const struct ibv_sge *data, const struct remote *to, uint64_t operations)
+{
+	for (uint64_t id = 0; id < operations; id++) {
+		struct ibv_send_wr wr, *bad;
+		struct ibv_sge sge;
+
+		OPAQUE(qp);
+		OPAQUE(data);
+		OPAQUE(to);
+		sge = *data;
+		wr.wr_id = id;
+		wr.next = NULL;
+		wr.sg_list = &sge;
+		wr.num_sge = 1;
+		wr.opcode = IBV_WR_RDMA_WRITE;
+		wr.send_flags = 0;
+		wr.wr.rdma.remote_addr = to->addr;
+		wr.wr.rdma.rkey = to->rkey;
+		if (ibv_post_send(qp, &wr, &bad))
+			return -1;
+	}
+	return 0;
+}
+
 int c_designated_write(struct ibv_qp *qp, const struct ibv_sge *data, const struct remote *to, uint64_t operations)
 {
 	for (uint64_t id = 0; id < operations; id++) {
@@ -54,6 +78,27 @@ int c_designated_write(struct ibv_qp *qp, const struct ibv_sge *data, const stru
 			.send_flags = IBV_SEND_SIGNALED,
 			.wr.rdma = { .remote_addr = to->addr, .rkey = to->rkey },
 		}, *bad;
+		if (ibv_post_send(qp, &wr, &bad))
+			return -1;
+	}
+	return 0;
+}
+
+int c_post_send(struct ibv_qp *qp, const struct ibv_sge *data, uint64_t operations)
+{
+	for (uint64_t id = 0; id < operations; id++) {
+		struct ibv_send_wr wr, *bad;
+		struct ibv_sge sge;
+
+		OPAQUE(qp);
+		OPAQUE(data);
+		sge = *data;
+		wr.wr_id = id;
+		wr.next = NULL;
+		wr.sg_list = &sge;
+		wr.num_sge = 1;
+		wr.opcode = IBV_WR_SEND;
+		wr.send_flags = IBV_SEND_SIGNALED;
 		if (ibv_post_send(qp, &wr, &bad))
 			return -1;
 	}
@@ -272,6 +317,23 @@ int c_wr_write(struct ibv_qp_ex *qp, const struct ibv_sge *data, const struct re
 	return 0;
 }
 
+int c_wr_send_inline(struct ibv_qp_ex *qp, const void *data, size_t length, uint64_t operations)
+{
+	for (uint64_t id = 0; id < operations; id++) {
+		OPAQUE(qp);
+		OPAQUE(data);
+		OPAQUE(length);
+		ibv_wr_start(qp);
+		qp->wr_id = id;
+		qp->wr_flags = IBV_SEND_INLINE | IBV_SEND_SIGNALED;
+		ibv_wr_send(qp);
+		ibv_wr_set_inline_data(qp, (void *)data, length);
+		if (ibv_wr_complete(qp))
+			return -1;
+	}
+	return 0;
+}
+
 struct request {
 	struct ibv_sge data;
 	struct remote to;
@@ -325,3 +387,74 @@ int c_wr_write_list_16(struct ibv_qp_ex *qp, const struct request *requests, uin
 POLL(c_poll_1, 1)
 POLL(c_poll_16, 16)
 POLL(c_poll_empty, 32)
+/* The same, beside the direct path. */
+POLL(c_direct_poll_1, 1)
+POLL(c_direct_poll_16, 16)
+POLL(c_direct_poll_empty, 32)
+
+int c_arm(struct ibv_cq *cq, uint64_t operations)
+{
+	for (uint64_t operation = 0; operation < operations; operation++) {
+		OPAQUE(cq);
+		if (ibv_req_notify_cq(cq, 0))
+			return -1;
+	}
+	return 0;
+}
+
+int c_register(struct ibv_pd *pd, void *memory, size_t length, uint64_t operations)
+{
+	for (uint64_t operation = 0; operation < operations; operation++) {
+		struct ibv_mr *mr;
+
+		OPAQUE(pd);
+		OPAQUE(memory);
+		OPAQUE(length);
+		mr = ibv_reg_mr(pd, memory, length, IBV_ACCESS_LOCAL_WRITE);
+		if (!mr || ibv_dereg_mr(mr))
+			return -1;
+	}
+	return 0;
+}
+
+int c_create_qp(struct ibv_pd *pd, struct ibv_cq *cq, uint64_t operations)
+{
+	for (uint64_t operation = 0; operation < operations; operation++) {
+		struct ibv_qp_init_attr attr = {
+			.send_cq = cq,
+			.recv_cq = cq,
+			.cap = { .max_send_wr = 16, .max_recv_wr = 16, .max_send_sge = 1, .max_recv_sge = 1 },
+			.qp_type = IBV_QPT_RC,
+		};
+		struct ibv_qp *qp;
+
+		OPAQUE(pd);
+		OPAQUE(cq);
+		qp = ibv_create_qp(pd, &attr);
+		if (!qp || ibv_destroy_qp(qp))
+			return -1;
+	}
+	return 0;
+}
+
+/* What was built before is posted, as often as that: the least that C can do, beside the direct path, which builds its
+ * requests. */
+#define POST(name, post, request)                                                       \
+	int name(struct ibv_qp *qp, struct request *wr, uint64_t operations)            \
+	{                                                                               \
+		for (uint64_t operation = 0; operation < operations; operation++) {      \
+			struct request *bad;                                            \
+                                                                                        \
+			OPAQUE(qp);                                                     \
+			OPAQUE(wr);                                                     \
+			if (post(qp, wr, &bad))                                         \
+				return -1;                                              \
+		}                                                                       \
+		return 0;                                                               \
+	}
+
+POST(c_direct_write, ibv_post_send, ibv_send_wr)
+POST(c_direct_inline, ibv_post_send, ibv_send_wr)
+POST(c_direct_list_16, ibv_post_send, ibv_send_wr)
+POST(c_direct_recv, ibv_post_recv, ibv_recv_wr)
+POST(c_direct_recv_list_16, ibv_post_recv, ibv_recv_wr)

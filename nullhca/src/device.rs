@@ -157,12 +157,13 @@ extern "C" fn ibv_open_device(device: *mut sys::ibv_device) -> *mut sys::ibv_con
         ops.alloc_mw = Some(window::alloc_mw);
         ops.bind_mw = Some(window::bind_mw);
         ops.dealloc_mw = Some(window::dealloc_mw);
-        ops.req_notify_cq = Some(crate::events::req_notify_cq);
         if fast {
+            ops.req_notify_cq = Some(fast::nullhca_fast_req_notify_cq);
             ops.post_send = Some(fast::nullhca_fast_post_send);
             ops.post_recv = Some(fast::nullhca_fast_post_recv);
             ops.poll_cq = Some(fast::nullhca_fast_poll_cq);
         } else {
+            ops.req_notify_cq = Some(crate::events::req_notify_cq);
             ops.post_send = Some(path::post_send);
             ops.post_recv = Some(path::post_recv);
             ops.poll_cq = Some(path::poll_cq);

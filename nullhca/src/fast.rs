@@ -27,6 +27,7 @@ macro_rules! nothing {
 nothing! {
     nullhca_fast_post_send(*mut sys::ibv_qp, *mut sys::ibv_send_wr, *mut *mut sys::ibv_send_wr) -> c_int;
     nullhca_fast_post_recv(*mut sys::ibv_qp, *mut sys::ibv_recv_wr, *mut *mut sys::ibv_recv_wr) -> c_int;
+    nullhca_fast_req_notify_cq(*mut sys::ibv_cq, c_int) -> c_int;
     nullhca_fast_wr_start(*mut sys::ibv_qp_ex);
     nullhca_fast_wr_complete(*mut sys::ibv_qp_ex) -> c_int;
     nullhca_fast_wr_abort(*mut sys::ibv_qp_ex);

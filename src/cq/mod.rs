@@ -21,9 +21,9 @@ use std::ptr::null_mut;
 use ibv_sys as sys;
 
 use crate::context::Context;
-use crate::error::{CloseError, Error, Refused, Result};
+use crate::error::{CloseError, Error, Refused, Result, VerbError};
 use crate::parent::Parent;
-use crate::raw::{Raw, check};
+use crate::raw::Raw;
 #[cfg(feature = "mlx5")]
 pub(crate) use room::Left;
 pub(crate) use room::Room;
@@ -301,31 +301,38 @@ impl<'a> CompletionQueue<'a, Bare> {
     #[doc(alias = "ibv_poll_cq")]
     #[inline(always)]
     pub fn poll<'w>(&self, wcs: &'w mut [WorkCompletion]) -> Result<&'w [WorkCompletion], PollError> {
-        // read before the poll; two ways, so that the usual one keeps nothing over the call
-        if self.room.left_behind().is_nothing() { self.fill(wcs) } else { self.poll_and_free(wcs) }
+        let count = self.fill(wcs);
+        if count > 0 {
+            // SAFETY: a provider fills no more entries than it was given, or it would have overrun them already.
+            Ok(unsafe { std::slice::from_raw_parts(wcs.as_ptr(), count as usize) })
+        } else if count == 0 && self.room.left_behind().is_nothing() {
+            Ok(&[])
+        } else {
+            self.found_none(count, wcs)
+        }
     }
 
     #[inline(always)]
-    fn fill<'w>(&self, wcs: &'w mut [WorkCompletion]) -> Result<&'w [WorkCompletion], PollError> {
+    fn fill(&self, wcs: &mut [WorkCompletion]) -> c_int {
         let room = wcs.len().min(c_int::MAX as usize) as c_int;
-        let wcs = wcs.as_mut_ptr();
         // SAFETY: the queue is alive, and `wcs` has `room` entries of `ibv_wc`, which they are transparent over.
-        let count = unsafe { sys::ibv_poll_cq(self.raw.as_ptr(), room, wcs.cast()) };
-        match usize::try_from(count) {
-            // SAFETY: a provider fills no more entries than it was given, or it would have overrun them already.
-            Ok(count) => Ok(unsafe { std::slice::from_raw_parts(wcs, count) }),
-            Err(_) => Err(PollError::new(count)),
-        }
+        unsafe { sys::ibv_poll_cq(self.raw.as_ptr(), room, wcs.as_mut_ptr().cast()) }
     }
 
+    /// A poll failed, or found nothing while something is left behind: which a poll that begins now may free.
     #[cold]
-    fn poll_and_free<'w>(&self, wcs: &'w mut [WorkCompletion]) -> Result<&'w [WorkCompletion], PollError> {
-        let (left, room) = (self.room.left_behind(), wcs.len().min(c_int::MAX as usize));
-        let done = self.fill(wcs)?;
-        if done.len() < room {
+    fn found_none<'w>(
+        &self,
+        count: c_int,
+        wcs: &'w mut [WorkCompletion],
+    ) -> Result<&'w [WorkCompletion], PollError> {
+        let left = self.room.left_behind();
+        let count = if count < 0 { count } else { self.fill(wcs) };
+        let found = usize::try_from(count).map_err(|_| PollError::new(count))?;
+        if found < wcs.len() {
             self.room.seen_empty(left);
         }
-        Ok(done)
+        Ok(wcs.get(..found).unwrap_or(&[]))
     }
 
     /// `ibv_req_notify_cq`—Asks for one event on the channel.
@@ -352,17 +359,25 @@ impl<'a> CompletionQueue<'a, Bare> {
     /// # }
     /// ```
     #[doc(alias = "ibv_req_notify_cq")]
+    #[inline]
     pub fn arm(&self, what: Arm) -> Result<()> {
-        if self.channel.is_none() {
-            return Err(Error::invalid(
-                "the completion queue's channel",
-                "none",
-                "made with `builder().channel(..)`",
-            ));
+        if self.channel.is_some() {
+            // SAFETY: the queue is alive.
+            let result =
+                unsafe { sys::ibv_req_notify_cq(self.raw.as_ptr(), (what == Arm::Solicited).into()) };
+            if result == 0 { Ok(()) } else { Err(not_armed(Some(result))) }
+        } else {
+            Err(not_armed(None))
         }
-        // SAFETY: the queue is alive.
-        let result = unsafe { sys::ibv_req_notify_cq(self.raw.as_ptr(), (what == Arm::Solicited).into()) };
-        check("ibv_req_notify_cq", result, String::new)
+    }
+}
+
+/// Why a queue was not armed: the provider's errno, or that it has no channel.
+#[cold]
+fn not_armed(result: Option<c_int>) -> Error {
+    match result {
+        Some(errno) => VerbError::new("ibv_req_notify_cq", errno, String::new()).into(),
+        None => Error::invalid("the completion queue's channel", "none", "made with `builder().channel(..)`"),
     }
 }
 

@@ -28,17 +28,19 @@
 //! # When to use it
 //!
 //! Where a post or a poll counts: small messages at a high rate, or the last fraction of a microsecond. In
-//! instructions, beside Debian's libmlx5 44.0 on queues of the same size (`cargo bench --features mlx5 --bench
-//! mlx5_counts`; the locks of libmlx5 are about 12 of its own):
+//! instructions, beside Debian's libmlx5 44.0 on queues of the same size, which is given requests that were built before
+//! (`cargo xtask bench counts`; the locks of libmlx5 are about 12 of its own):
 //!
 //! | | here | libmlx5 | |
 //! |---|---|---|---|
-//! | one WRITE | 66 | 314 | 0.21 |
-//! | one WRITE of 8 inline bytes | 73 | 336 | 0.22 |
-//! | one of 16 WRITEs with one doorbell | 45 | 180 | 0.25 |
-//! | one of 16 completions | 36 | 108 | 0.33 |
-//! | no completion | 17 | 98 | 0.17 |
-//! | one of 16 receives | 26 | 68 | 0.37 |
+//! | one WRITE | 66 | 318 | 0.21 |
+//! | one WRITE of 8 inline bytes | 72 | 340 | 0.21 |
+//! | one of 16 WRITEs with one doorbell | 47 | 180 | 0.26 |
+//! | one completion | 33 | 208 | 0.16 |
+//! | one of 16 completions | 34 | 116 | 0.29 |
+//! | no completion | 16 | 107 | 0.15 |
+//! | one receive | 37 | 134 | 0.28 |
+//! | one of 16 receives | 24 | 68 | 0.34 |
 //!
 //! Elsewhere [`Basic`](crate::Basic) is as good, runs on every device, and is shared by `&`. Code that is generic over
 //! [`PostSend`](crate::PostSend), [`PostRecv`](crate::PostRecv) and [`PollCq`](crate::PollCq) runs on both.

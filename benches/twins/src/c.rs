@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_void};
 
-use ibv::sys::{ibv_ah, ibv_cq, ibv_qp, ibv_qp_ex, ibv_send_wr, ibv_sge, ibv_wc};
+use ibv::sys::{ibv_ah, ibv_cq, ibv_pd, ibv_qp, ibv_qp_ex, ibv_recv_wr, ibv_send_wr, ibv_sge, ibv_wc};
 
 /// A part of a peer's memory.
 #[repr(C)]
@@ -30,12 +30,19 @@ unsafe extern "C" {
         to: *const Remote,
         operations: u64,
     ) -> c_int;
+    pub(crate) fn c_post_unsignaled(
+        qp: *mut ibv_qp,
+        data: *const ibv_sge,
+        to: *const Remote,
+        operations: u64,
+    ) -> c_int;
     pub(crate) fn c_designated_write(
         qp: *mut ibv_qp,
         data: *const ibv_sge,
         to: *const Remote,
         operations: u64,
     ) -> c_int;
+    pub(crate) fn c_post_send(qp: *mut ibv_qp, data: *const ibv_sge, operations: u64) -> c_int;
     pub(crate) fn c_post_send_inline(
         qp: *mut ibv_qp,
         data: *const c_void,
@@ -79,8 +86,37 @@ unsafe extern "C" {
         to: *const Remote,
         operations: u64,
     ) -> c_int;
+    pub(crate) fn c_wr_send_inline(
+        qp: *mut ibv_qp_ex,
+        data: *const c_void,
+        length: usize,
+        operations: u64,
+    ) -> c_int;
     pub(crate) fn c_wr_write_list_16(qp: *mut ibv_qp_ex, requests: *const Request, operations: u64) -> c_int;
+    pub(crate) fn c_arm(cq: *mut ibv_cq, operations: u64) -> c_int;
+    pub(crate) fn c_register(pd: *mut ibv_pd, memory: *mut c_void, length: usize, operations: u64) -> c_int;
+    pub(crate) fn c_create_qp(pd: *mut ibv_pd, cq: *mut ibv_cq, operations: u64) -> c_int;
     pub(crate) fn c_poll_1(cq: *mut ibv_cq, wcs: *mut ibv_wc, operations: u64) -> u64;
     pub(crate) fn c_poll_16(cq: *mut ibv_cq, wcs: *mut ibv_wc, operations: u64) -> u64;
     pub(crate) fn c_poll_empty(cq: *mut ibv_cq, wcs: *mut ibv_wc, operations: u64) -> u64;
+}
+
+// What stands beside the direct path; each posts what was built, or polls, `operations` times.
+unsafe extern "C" {
+    /// 0 if all succeeded.
+    pub fn c_direct_write(qp: *mut ibv_qp, wr: *mut ibv_send_wr, operations: u64) -> c_int;
+    /// 0 if all succeeded.
+    pub fn c_direct_inline(qp: *mut ibv_qp, wr: *mut ibv_send_wr, operations: u64) -> c_int;
+    /// 0 if all succeeded.
+    pub fn c_direct_list_16(qp: *mut ibv_qp, wr: *mut ibv_send_wr, operations: u64) -> c_int;
+    /// 0 if all succeeded.
+    pub fn c_direct_recv(qp: *mut ibv_qp, wr: *mut ibv_recv_wr, operations: u64) -> c_int;
+    /// 0 if all succeeded.
+    pub fn c_direct_recv_list_16(qp: *mut ibv_qp, wr: *mut ibv_recv_wr, operations: u64) -> c_int;
+    /// The sum of the ids, or -1; so are the others.
+    pub fn c_direct_poll_1(cq: *mut ibv_cq, wcs: *mut ibv_wc, operations: u64) -> u64;
+    /// With room for 16.
+    pub fn c_direct_poll_16(cq: *mut ibv_cq, wcs: *mut ibv_wc, operations: u64) -> u64;
+    /// With room for 32.
+    pub fn c_direct_poll_empty(cq: *mut ibv_cq, wcs: *mut ibv_wc, operations: u64) -> u64;
 }

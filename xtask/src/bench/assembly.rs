@@ -30,17 +30,8 @@ pub(super) struct Program {
 impl Program {
     /// Disassembles a program.
     pub(super) fn read(file: &Path) -> Result<Self> {
-        let objdump = crate::program::find("objdump").context("objdump is missing: `cargo xtask setup`")?;
-        let run = |arguments: &[&str]| -> Result<String> {
-            let output =
-                Command::new(&objdump).args(arguments).arg(file).output().context("cannot run objdump")?;
-            if !output.status.success() {
-                bail!("objdump: {}", String::from_utf8_lossy(&output.stderr));
-            }
-            Ok(String::from_utf8_lossy(&output.stdout).into_owned())
-        };
-        let relocations = run(&["--dynamic-reloc"])?;
-        let code = run(&["--disassemble", "--no-show-raw-insn"])?;
+        let relocations = objdump(&["--dynamic-reloc"], file)?;
+        let code = objdump(&["--disassemble", "--no-show-raw-insn"], file)?;
         Ok(Self::parse(&code, &relocations))
     }
 
@@ -100,6 +91,29 @@ impl Program {
         }
         (found, seen.len())
     }
+}
+
+fn objdump(arguments: &[&str], file: &Path) -> Result<String> {
+    let objdump = crate::program::find("objdump").context("objdump is missing: `cargo xtask setup`")?;
+    let output = Command::new(&objdump).args(arguments).arg(file).output().context("cannot run objdump")?;
+    if !output.status.success() {
+        bail!("objdump: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// The id that a linker gave to a file, in hexadecimal digits.
+pub(super) fn build_id(file: &Path) -> Result<Option<String>> {
+    Ok(build_id_in(&objdump(&["--full-contents", "--section=.note.gnu.build-id"], file)?))
+}
+
+/// ` 0270 04000000 14000000 03000000 474e5500  ............GNU.`: sizes, kind and name are 16 bytes, then the id.
+fn build_id_in(contents: &str) -> Option<String> {
+    let is_data = |line: &&str| line.starts_with(' ');
+    let digits =
+        |line: &str| line.split("  ").next().map(|data| data.split_whitespace().skip(1).collect::<String>());
+    let note: String = contents.lines().filter(is_data).filter_map(digits).collect();
+    note.get(32..).filter(|id| !id.is_empty()).map(str::to_owned)
 }
 
 /// A call through a slot that no relocation fills.
@@ -184,6 +198,15 @@ OFFSET           TYPE              VALUE
 0000000000003000 R_X86_64_RELATIVE  *ABS*+0x0000000000002100
 0000000000003008 R_X86_64_GLOB_DAT  malloc@GLIBC_2.2.5
 ";
+
+    #[test]
+    fn a_build_id_is_read() {
+        let contents = "\n/lib/x.so:     file format elf64-x86-64\n\nContents of section .note.gnu.build-id:\n \
+                        0270 04000000 14000000 03000000 474e5500  ............GNU.\n 0280 800c6ca7 68baceb5 92682738 \
+                        a03643f1  ..l.h....h'8.6C.\n 0290 1379cbdd                             .y..            \n";
+        assert_eq!(build_id_in(contents).unwrap(), "800c6ca768baceb592682738a03643f11379cbdd");
+        assert_eq!(build_id_in("\nx:     file format elf64-x86-64\n"), None);
+    }
 
     #[test]
     fn what_can_be_reached_is_found_through_calls_jumps_and_slots() {

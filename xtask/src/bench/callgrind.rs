@@ -1,7 +1,7 @@
 //! Running a program under callgrind, and reading what it counted.
 
 use anyhow::{Context as _, Result, bail};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -14,11 +14,20 @@ pub(super) struct Cost {
     pub(super) instructions: u64,
 }
 
+/// What a run counted.
+#[derive(Debug, Default)]
+pub(super) struct Counted {
+    /// By function.
+    pub(super) costs: HashMap<String, Cost>,
+    /// The files of program and libraries that took part.
+    pub(super) objects: HashSet<String>,
+}
+
 /// Counts instructions only between entering and leaving functions whose names match one of `toggles`; a function
 /// called from there that matches too is left out.
-pub(super) fn run(program: &Path, argument: &str, toggles: &[&str]) -> Result<HashMap<String, Cost>> {
+pub(super) fn run(program: &Path, arguments: &[String], toggles: &[&str]) -> Result<Counted> {
     let valgrind = crate::program::find("valgrind").context("valgrind is missing: `cargo xtask setup`")?;
-    let file = std::env::temp_dir().join(format!("ibv-callgrind.{}.{argument}", std::process::id()));
+    let file = std::env::temp_dir().join(format!("ibv-callgrind.{}", std::process::id()));
     let mut command = Command::new(valgrind);
     command.args(["--tool=callgrind", "--quiet"]).env("LD_BIND_NOW", "1");
     command.arg({
@@ -27,7 +36,7 @@ pub(super) fn run(program: &Path, argument: &str, toggles: &[&str]) -> Result<Ha
         option
     });
     command.args(toggles.iter().map(|toggle| format!("--toggle-collect={toggle}")));
-    let output = command.arg(program).arg(argument).output().context("cannot run valgrind")?;
+    let output = command.arg(program).args(arguments).output().context("cannot run valgrind")?;
     if !output.status.success() {
         bail!("{} under callgrind: {}", program.display(), String::from_utf8_lossy(&output.stderr));
     }
@@ -38,7 +47,8 @@ pub(super) fn run(program: &Path, argument: &str, toggles: &[&str]) -> Result<Ha
 }
 
 /// Reads callgrind's file: for each function that was called, how often and at what inclusive cost.
-fn read(text: &str) -> HashMap<String, Cost> {
+fn read(text: &str) -> Counted {
+    let mut objects = HashSet::new();
     let mut names: HashMap<&str, &str> = HashMap::new();
     let mut costs: HashMap<&str, Cost> = HashMap::new();
     // the callee that was named last, and the calls of it whose cost the next line tells
@@ -53,6 +63,8 @@ fn read(text: &str) -> HashMap<String, Cost> {
             if line.starts_with("cfn=") {
                 callee = Some(id);
             }
+        } else if let Some(object) = line.strip_prefix("ob=").or_else(|| line.strip_prefix("cob=")) {
+            objects.extend(object.split_once(' ').map(|(_, name)| name.to_owned()));
         } else if let Some(rest) = line.strip_prefix("calls=") {
             calls = rest.split(' ').next().and_then(|count| count.parse::<u64>().ok());
         } else if let (Some(count), Some(id)) = (calls.take(), callee) {
@@ -62,7 +74,8 @@ fn read(text: &str) -> HashMap<String, Cost> {
             of.instructions += cost;
         }
     }
-    costs.into_iter().filter_map(|(id, cost)| Some((names.get(id)?.to_string(), cost))).collect()
+    let costs = costs.into_iter().filter_map(|(id, cost)| Some((names.get(id)?.to_string(), cost))).collect();
+    Counted { costs, objects }
 }
 
 #[cfg(test)]
@@ -72,8 +85,9 @@ mod tests {
     #[test]
     fn calls_and_inclusive_costs_are_read() {
         let text = "events: Ir\n\nob=(1) /x\nfl=(1) ???\nfn=(3) main\n0 7\ncfn=(5) ours_a\ncalls=2 0\n0 40\n\
-                    cfn=(6) c_a\ncalls=1 0\n* 20\n\nfn=(5)\n0 40\ncfi=(2) y.c\ncfn=(5)\ncalls=1 0\n+3 2\n+1 9\n";
-        let costs = read(text);
+                    cob=(2) /y.so\ncfn=(6) c_a\ncalls=1 0\n* 20\n\nfn=(5)\n0 40\ncfi=(2) y.c\ncfn=(5)\ncalls=1 0\n+3 2\n+1 9\n";
+        let Counted { costs, objects } = read(text);
+        assert_eq!(objects, HashSet::from(["/x".to_owned(), "/y.so".to_owned()]));
         assert_eq!(costs["ours_a"], Cost { calls: 3, instructions: 42 });
         assert_eq!(costs["c_a"], Cost { calls: 1, instructions: 20 });
         assert_eq!(costs.len(), 2);

@@ -74,12 +74,12 @@ pub(super) fn build<const N: usize>(names: [&str; N]) -> Result<[PathBuf; N]> {
     programs.try_into().ok().context("as many programs as names")
 }
 
-/// Nanoseconds beside C's: that benchmark keeps them itself.
+/// Nanoseconds beside C's: those benchmarks keep them themselves.
 pub(super) fn nanoseconds() -> Result<()> {
     let mut command = cargo::cargo();
-    command.args(["bench", "--package", "ibv", "--bench", "data_path"]);
+    command.args(["bench", "--package=ibv", "--features=mlx5", "--bench=data_path", "--bench=mlx5_path"]);
     let status = command.status().context("cannot run cargo")?;
-    ensure!(status.success(), "`cargo bench --bench data_path` failed");
+    ensure!(status.success(), "`cargo bench --bench data_path --bench mlx5_path` failed");
     Ok(())
 }
 

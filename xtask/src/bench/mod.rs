@@ -26,8 +26,9 @@ cargo xtask bench [counts [--bless] | time | latency | report] [--device DEVICE]
 
 Without a command: all of it, one after the other, then the report.
 
-  counts   instructions of the data path on a provider that does nothing, beside those of the same loop in C; that they
-           are as committed (benches/counts.txt); and that no panic and no allocation can be reached from there
+  counts   instructions of the data path beside those of the same loop in C: on a provider that does nothing, through
+           libmlx5, and of the direct path; that ours are as committed (benches/counts.txt); and that no panic and no
+           allocation can be reached from there
   --bless  writes benches/counts.txt anew for this compiler
   time     nanoseconds of the data path beside C's, and how the cost of a post grows
   latency  latency and bandwidth between two processes, beside perftest's programs and TCP

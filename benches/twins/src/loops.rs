@@ -1,105 +1,34 @@
-//! Our side of the twins. Each is a function of its own with a plain name, so that a profiler and a disassembler find it.
-//! It does so many operations, on arguments that are unknown each time.
+//! Our side of the twins.
 //!
 //! # Safety
 //!
-//! No name is defined twice. The assembly does nothing.
+//! No name is defined twice.
 
 #![expect(unsafe_code, reason = "the Safety section above")]
-#![expect(clippy::pointers_in_nomem_asm_block, reason = "the assembly follows none")]
 #![expect(
     clippy::redundant_closure_call,
     reason = "a `?` in a shell's operation ends that, and not the shell"
 )]
 
-use std::arch::asm;
-
 use ibv::{
-    AddressHandle, BatchStorage, CompletionQueue, Extended, Inline, MrSlice, MrU64, PostError, Prepared,
-    QueuePair, Rc, RecvStorage, RemoteSlice, RemoteU64, Ud, WorkCompletion, Write, fetch_add, recv, send,
-    state::Rts, write,
+    AddressHandle, Arm, BatchStorage, CompletionQueue, Error, Extended, Inline, MemoryRegion, MrSlice, MrU64,
+    Pages, Prepared, ProtectionDomain, QueuePair, Rc, RecvStorage, RemoteSlice, RemoteU64, Ud,
+    WorkCompletion, Write, fetch_add, recv, send, state::Rts, write,
 };
 
-/// A value that fits a register.
-trait Register {
-    /// The same, of which the compiler knows nothing. (`black_box` would go through memory.)
-    fn opaque(self) -> Self;
-}
-
-macro_rules! register {
-    ($([$($generic:tt)*] $type:ty, $value:ident => $to:expr, $from:expr;)*) => {$(
-        impl<$($generic)*> Register for $type {
-            #[inline(always)]
-            fn opaque(self) -> Self {
-                let $value = self;
-                let mut $value = $to;
-                // SAFETY: nothing happens.
-                unsafe { asm!("/* {} */", inout(reg) $value, options(nomem, nostack, preserves_flags)) };
-                $from
-            }
-        }
-    )*};
-}
-
-register! {
-    ['a, T] &'a T, value => std::ptr::from_ref(value), {
-        // SAFETY: it is what it was.
-        unsafe { &*value }
-    };
-    ['a, T] &'a mut T, value => std::ptr::from_mut(value), {
-        // SAFETY: it is what it was.
-        unsafe { &mut *value }
-    };
-    [] u64, value => value, value;
-    [] u32, value => u64::from(value), value as u32;
-    [] usize, value => value, value;
-}
-
-/// Makes variables opaque, in place.
-macro_rules! opaque {
-    ($($variable:ident),*) => {$(
-        $variable = Register::opaque($variable);
-    )*};
-}
-
-macro_rules! shells {
-    ($(fn $name:ident<'a>($($argument:ident: $type:ty),* $(,)?) -> $result:tt { $($body:tt)* })*) => {$(
-        #[unsafe(no_mangle)]
-        #[inline(never)]
-        pub(crate) fn $name<'a>($(mut $argument: $type),*, operations: u64) -> $result {
-            shells!(@ $result, operations, [$($argument),*], $($body)*)
-        }
-    )*};
-    // does it so often, and says whether all succeeded
-    (@ bool, $operations:ident, [$($argument:ident),*], |$id:ident| $operation:expr) => {{
-        for $id in 0..$operations {
-            opaque!($($argument),*);
-            if (|| -> Result<(), PostError> { $operation })().is_err() {
-                return false;
-            }
-        }
-        true
-    }};
-    // the sum of the ids of all completions, if all are of success, or -1
-    (@ u64, $operations:ident, [$($argument:ident),*], || $operation:expr) => {{
-        let mut sum = 0u64;
-        for _ in 0..$operations {
-            opaque!($($argument),*);
-            let Ok(done) = $operation else { return u64::MAX };
-            for wc in done {
-                match wc.result() {
-                    Ok(_) => sum = sum.wrapping_add(wc.id()),
-                    Err(_) => return u64::MAX,
-                }
-            }
-        }
-        sum
-    }};
-}
+use crate::shells;
 
 shells! {
     fn ours_post_write<'a>(qp: &QueuePair<'a>, data: &MrSlice<'a>, to: &RemoteSlice) -> bool {
         |id| qp.post(write(*data, *to).id(id).signaled())
+    }
+
+    fn ours_post_unsignaled<'a>(qp: &QueuePair<'a>, data: &MrSlice<'a>, to: &RemoteSlice) -> bool {
+        |id| qp.post(write(*data, *to).id(id))
+    }
+
+    fn ours_post_send<'a>(qp: &QueuePair<'a>, data: &MrSlice<'a>) -> bool {
+        |id| qp.post(send(*data).id(id).signaled())
     }
 
     fn ours_post_send_inline<'a>(qp: &QueuePair<'a>, data: &u8, len: usize) -> bool {
@@ -180,6 +109,11 @@ shells! {
         |id| qp.post(write(*data, *to).id(id).signaled())
     }
 
+    fn ours_wr_send_inline<'a>(qp: &mut QueuePair<'a, Rc, Rts, Extended>, data: &u8, len: usize) -> bool {
+        // SAFETY: the caller's bytes.
+        |id| qp.post(send(Inline(unsafe { std::slice::from_raw_parts(data, len) })).id(id).signaled())
+    }
+
     fn ours_wr_write_list_16<'a>(
         qp: &mut QueuePair<'a, Rc, Rts, Extended>,
         requests: &[Write<MrSlice<'a>>; 16],
@@ -197,5 +131,23 @@ shells! {
 
     fn ours_poll_empty<'a>(cq: &CompletionQueue<'a>, wcs: &mut [WorkCompletion; 32]) -> u64 {
         || cq.poll(wcs)
+    }
+
+    fn ours_arm<'a>(cq: &CompletionQueue<'a>) -> bool {
+        |_id| -> Error { cq.arm(Arm::Any) }
+    }
+
+    fn ours_register<'a>(pd: &ProtectionDomain<'a>, memory: &mut Option<Pages>) -> bool {
+        |_id| -> Error {
+            if let Some(pages) = memory.take() {
+                let mr = MemoryRegion::local(pd, pages)?;
+                *memory = Some(mr.into_buffer()?);
+            }
+            Ok(())
+        }
+    }
+
+    fn ours_create_qp<'a>(pd: &ProtectionDomain<'a>, cq: &CompletionQueue<'a>) -> bool {
+        |_id| -> Error { Ok(pd.create_qp::<Rc>(cq, cq).build()?.close()?) }
     }
 }

@@ -1,0 +1,276 @@
+//! The direct path beside libmlx5, each on queues of its own.
+//!
+//! Ours are as for two threads. Requests are built in what is measured; C's were built before, which is the least that
+//! it can do.
+//!
+//! # Safety
+//!
+//! The C functions get pointers to objects that live for as long as the rows. No name is defined twice.
+
+#![expect(unsafe_code, reason = "the Safety section above")]
+
+use std::cell::RefCell;
+
+use ibv::mlx5::Poller;
+use ibv::sys::{
+    IBV_SEND_INLINE, IBV_SEND_SIGNALED, IBV_WR_RDMA_WRITE, ibv_recv_wr, ibv_send_wr, ibv_sge, ibv_wc,
+};
+use ibv::{
+    CompletionQueue, Context, Direct, Error, Inline, MrSlice, QueuePair, QueuePairBuilder, Rc, Recv,
+    RemoteAccess, RemoteSlice, WorkCompletion, recv, send, state::Rts, write,
+};
+use ibv_bench_twins::{DEPTH, Hook, Loop, NOTHING, Row, Use, c, connect_to_itself, sge_of, shells, sized};
+
+type Queue<'a> = QueuePair<'a, Rc, Rts, Direct>;
+
+shells! {
+    fn ours_direct_write<'a>(qp: &mut Queue<'a>, data: &MrSlice<'a>, to: &RemoteSlice) -> bool {
+        |id| qp.post(write(*data, *to).signaled().id(id))
+    }
+
+    fn ours_direct_inline<'a>(qp: &mut Queue<'a>, data: &u8, len: usize, to: &RemoteSlice) -> bool {
+        // SAFETY: the caller's bytes.
+        |id| qp.post(write(Inline(unsafe { std::slice::from_raw_parts(data, len) }), *to).signaled().id(id))
+    }
+
+    fn ours_direct_list_16<'a>(qp: &mut Queue<'a>, data: &[MrSlice<'a>; 16], to: &RemoteSlice) -> bool {
+        |id| {
+            let mut batch = qp.batch();
+            for data in data {
+                batch.push(write(*data, *to).signaled().id(id))?;
+            }
+            batch.submit();
+            Ok(())
+        }
+    }
+
+    fn ours_direct_recv<'a>(qp: &mut Queue<'a>, into: &MrSlice<'a>) -> bool {
+        |id| qp.post_recv(recv(*into).id(id))
+    }
+
+    fn ours_direct_recv_list_16<'a>(qp: &mut Queue<'a>, requests: &[Recv<MrSlice<'a>>; 16]) -> bool {
+        |_id| qp.post_recv_list(requests)
+    }
+
+    fn ours_direct_poll_1<'a>(poller: &mut Poller<'a>) -> u64 {
+        |_id| {
+            let wc = poller.poll()?;
+            wc.result().ok()?;
+            Some(wc.id())
+        }
+    }
+
+    fn ours_direct_poll_16<'a>(poller: &mut Poller<'a>) -> u64 {
+        |_id| {
+            let mut sum = 0;
+            for _ in 0..16 {
+                let Some(wc) = poller.poll() else { break };
+                wc.result().ok()?;
+                sum += wc.id();
+            }
+            Some(sum)
+        }
+    }
+
+    fn ours_direct_poll_empty<'a>(poller: &mut Poller<'a>) -> u64 {
+        |_id| { Some(poller.poll().map_or(0, |wc| wc.id() + 1)) }
+    }
+}
+
+/// Links the requests of a list.
+macro_rules! linked {
+    ($list:ident) => {{
+        let first = $list.as_mut_ptr();
+        for (at, wr) in $list.iter_mut().enumerate().take(15) {
+            wr.next = first.wrapping_add(at + 1);
+        }
+        first
+    }};
+}
+
+/// Makes the rows. `work` makes the device do all that was posted.
+pub(crate) fn with_rows<U: Use>(work: &dyn Fn(), then: U) -> Result<U::Result, Error> {
+    let ctx = Context::open("mlx5_0")?;
+    let pd = ctx.alloc_pd()?;
+    let mr = pd.alloc_remote(4096, RemoteAccess::WRITE)?;
+    let (data, landing) = (mr.slice(..64)?, mr.slice(2048..2304)?);
+    let region = mr.remote_region();
+    let to = region.slice(1024..1088)?;
+
+    let direct_cq = CompletionQueue::builder(&ctx, 8 * DEPTH).build_direct()?;
+    let qp = connect_to_itself(&ctx, sized(QueuePairBuilder::direct(&pd, &direct_cq, &direct_cq)).build()?)?;
+    let qp = RefCell::new(qp);
+    let poller = RefCell::new(Poller::new(&direct_cq)?);
+    let (bytes, list) = ([7u8; 8], [data; 16]);
+    let receives: [_; 16] = std::array::from_fn(|id| recv(landing).id(id as u64));
+
+    let cq = ctx.create_cq(8 * DEPTH)?;
+    let theirs = connect_to_itself(&ctx, sized(pd.create_qp::<Rc>(&cq, &cq)).build()?)?;
+    let mut sge = sge_of(&mr, 64);
+    let mut inline_sge = ibv_sge { addr: bytes.as_ptr().addr() as u64, length: 8, lkey: 0 };
+    let mut landing_sge = ibv_sge { addr: sge.addr + 2048, length: 256, ..sge };
+    let wr = |sge: *mut ibv_sge, flags: u32| {
+        let mut wr = ibv_send_wr {
+            sg_list: sge,
+            num_sge: 1,
+            opcode: IBV_WR_RDMA_WRITE,
+            send_flags: IBV_SEND_SIGNALED | flags,
+            ..Default::default()
+        };
+        wr.wr.rdma.remote_addr = region.addr + 1024;
+        wr.wr.rdma.rkey = region.rkey;
+        wr
+    };
+    let (mut c_write, mut c_inline) = (wr(&raw mut sge, 0), wr(&raw mut inline_sge, IBV_SEND_INLINE));
+    let mut c_list = [c_write; 16];
+    let mut c_recv = ibv_recv_wr { sg_list: &raw mut landing_sge, num_sge: 1, ..Default::default() };
+    let mut c_recv_list = [c_recv; 16];
+    let (c_list, c_recv_list) = (linked!(c_list), linked!(c_recv_list));
+    let (c_write, c_inline, c_recv) = (&raw mut c_write, &raw mut c_inline, &raw mut c_recv);
+    let mut wcs = [ibv_wc::default(); 32];
+    let wcs: *mut ibv_wc = (&raw mut wcs).cast();
+    let (c_qp, c_cq) = (theirs.as_ptr(), cq.as_ptr());
+
+    // on the direct queues, between measurements
+    let done: Hook<'_> = &|_| {
+        work();
+        let mut poller = poller.borrow_mut();
+        while let Some(wc) = poller.poll() {
+            wc.result()?;
+        }
+        Ok(())
+    };
+    let sent = |requests: u64| {
+        for _ in 0..requests {
+            qp.borrow_mut().post(send(data).signaled())?;
+        }
+        done(requests)
+    };
+    let sent_1: Hook<'_> = &|operations| sent(operations);
+    let sent_16: Hook<'_> = &|operations| sent(16 * operations);
+    let completed = |operations, count| {
+        for id in (0..operations).flat_map(|_| 0..count) {
+            qp.borrow_mut().post(write(data, to).id(id).signaled())?;
+        }
+        work();
+        Ok(())
+    };
+    let completed_1: Hook<'_> = &|operations| completed(operations, 1);
+    let completed_16: Hook<'_> = &|operations| completed(operations, 16);
+    // on libmlx5's
+    let c_done: Hook<'_> = &|_| {
+        work();
+        let mut wcs = [WorkCompletion::default(); 16];
+        loop {
+            match cq.poll(&mut wcs)? {
+                [] => return Ok(()),
+                done => done.iter().try_for_each(|wc| wc.result().map(drop))?,
+            }
+        }
+    };
+    let c_sent = |requests: u64| {
+        (0..requests).try_for_each(|_| theirs.post(send(data).signaled()))?;
+        c_done(requests)
+    };
+    let c_sent_1: Hook<'_> = &|operations| c_sent(operations);
+    let c_sent_16: Hook<'_> = &|operations| c_sent(16 * operations);
+    let c_completed = |operations, count| {
+        for id in (0..operations).flat_map(|_| 0..count) {
+            theirs.post(write(data, to).id(id).signaled())?;
+        }
+        work();
+        Ok(())
+    };
+    let c_completed_1: Hook<'_> = &|operations| c_completed(operations, 1);
+    let c_completed_16: Hook<'_> = &|operations| c_completed(operations, 16);
+    const fn sum_of(count: u64, operations: u64) -> u64 {
+        operations * (count * (count - 1) / 2)
+    }
+
+    let mut rows = Vec::new();
+    macro_rules! row {
+        (
+            $name:ident / $per_operation:literal,
+            $expected:expr,
+            [$before:expr, $after:expr],
+            [$c_before:expr, $c_after:expr],
+            |$n:ident| $ours:expr,
+            $theirs:expr
+        ) => {
+            rows.push(Row {
+                name: stringify!($name),
+                per_operation: $per_operation,
+                limit: u64::from(DEPTH / $per_operation),
+                expected: $expected,
+                ours: Loop::new(|$n| $ours).between($before, $after),
+                // SAFETY: see the module.
+                theirs: Loop::new(|$n| unsafe { $theirs }).between($c_before, $c_after),
+            });
+        };
+    }
+    row!(
+        direct_write / 1,
+        Some(0.70),
+        [NOTHING, done],
+        [NOTHING, c_done],
+        |n| ours_direct_write(&mut qp.borrow_mut(), &data, &to, n),
+        c::c_direct_write(c_qp, c_write, n) == 0
+    );
+    row!(
+        direct_inline / 1,
+        Some(0.75),
+        [NOTHING, done],
+        [NOTHING, c_done],
+        |n| ours_direct_inline(&mut qp.borrow_mut(), &bytes[0], bytes.len(), &to, n),
+        c::c_direct_inline(c_qp, c_inline, n) == 0
+    );
+    row!(
+        direct_list_16 / 16,
+        Some(0.40),
+        [NOTHING, done],
+        [NOTHING, c_done],
+        |n| ours_direct_list_16(&mut qp.borrow_mut(), &list, &to, n),
+        c::c_direct_list_16(c_qp, c_list, n) == 0
+    );
+    row!(
+        direct_recv / 1,
+        None,
+        [NOTHING, sent_1],
+        [NOTHING, c_sent_1],
+        |n| ours_direct_recv(&mut qp.borrow_mut(), &landing, n),
+        c::c_direct_recv(c_qp, c_recv, n) == 0
+    );
+    row!(
+        direct_recv_list_16 / 16,
+        Some(0.60),
+        [NOTHING, sent_16],
+        [NOTHING, c_sent_16],
+        |n| ours_direct_recv_list_16(&mut qp.borrow_mut(), &receives, n),
+        c::c_direct_recv_list_16(c_qp, c_recv_list, n) == 0
+    );
+    row!(
+        direct_poll_1 / 1,
+        None,
+        [completed_1, NOTHING],
+        [c_completed_1, NOTHING],
+        |n| ours_direct_poll_1(&mut poller.borrow_mut(), n) == sum_of(1, n),
+        c::c_direct_poll_1(c_cq, wcs, n) == sum_of(1, n)
+    );
+    row!(
+        direct_poll_16 / 16,
+        Some(0.30),
+        [completed_16, NOTHING],
+        [c_completed_16, NOTHING],
+        |n| ours_direct_poll_16(&mut poller.borrow_mut(), n) == sum_of(16, n),
+        c::c_direct_poll_16(c_cq, wcs, n) == sum_of(16, n)
+    );
+    row!(
+        direct_poll_empty / 1,
+        Some(0.30),
+        [NOTHING, NOTHING],
+        [NOTHING, NOTHING],
+        |n| ours_direct_poll_empty(&mut poller.borrow_mut(), n) == 0,
+        c::c_direct_poll_empty(c_cq, wcs, n) == 0
+    );
+    Ok(then.rows(rows))
+}

@@ -1,0 +1,159 @@
+//! What is counted, and what it may cost.
+
+/// Rows of a kind, which one program runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Group {
+    /// On a provider that does nothing, whose own instructions are left out.
+    Null,
+    /// Through libmlx5, with its instructions.
+    Libmlx5,
+    /// The direct path, beside libmlx5.
+    Direct,
+}
+
+impl Group {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Null => "null",
+            Self::Libmlx5 => "libmlx5",
+            Self::Direct => "direct",
+        }
+    }
+
+    /// Whether what ours cost is a number of its own, to be kept to. (Through libmlx5 it is mostly libmlx5's.)
+    pub(super) fn is_exact(self) -> bool {
+        self != Self::Libmlx5
+    }
+}
+
+/// The most that an operation may cost.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Bar {
+    /// So many instructions more than C's.
+    Extra(u32),
+    /// So many more for each request or completion, and C's times that.
+    Within { extra: u32, ratio: f64 },
+    /// C's times that.
+    Ratio(f64),
+}
+
+/// A row.
+#[derive(Debug)]
+pub(super) struct Pair {
+    pub(super) group: Group,
+    pub(super) name: &'static str,
+    /// The functions' names.
+    pub(super) ours: &'static str,
+    pub(super) theirs: &'static str,
+    /// Requests or completions of an operation.
+    pub(super) each: u32,
+    pub(super) bar: Bar,
+    /// The least that each can cost on x86-64 with 16-byte stores, if it was worked out.
+    pub(super) floor: Option<u32>,
+}
+
+impl Pair {
+    /// What an operation of ours may cost, if C's costs so much.
+    pub(super) fn most(&self, theirs: f64) -> f64 {
+        match self.bar {
+            Bar::Extra(extra) => theirs + f64::from(extra),
+            Bar::Within { extra, ratio } => (theirs + f64::from(extra * self.each)).min(theirs * ratio),
+            Bar::Ratio(ratio) => theirs * ratio,
+        }
+    }
+}
+
+macro_rules! rows {
+    ($($group:ident { $($name:ident $(as $ours:ident)? $(/ $each:literal)?: $bar:expr $(, floor $floor:literal)?;)* })*) => {
+        &[$($(Pair {
+            group: Group::$group,
+            name: stringify!($name),
+            ours: rows!(@ ours $name $($ours)?),
+            theirs: concat!("c_", stringify!($name)),
+            each: rows!(@ 1 $($each)?),
+            bar: $bar,
+            floor: rows!(@ floor $($floor)?),
+        }),*),*]
+    };
+    (@ ours $name:ident) => { concat!("ours_", stringify!($name)) };
+    (@ ours $name:ident $ours:ident) => { concat!("ours_", stringify!($ours)) };
+    (@ floor) => { None };
+    (@ floor $floor:literal) => { Some($floor) };
+    (@ $default:literal) => { $default };
+    (@ $default:literal $given:literal) => { $given };
+}
+
+use Bar::{Extra, Ratio};
+
+/// For a request beside C's through the same library.
+const POST: Bar = Bar::Within { extra: 10, ratio: 1.03 };
+/// For a completion.
+const POLL: Bar = Bar::Within { extra: 4, ratio: 1.04 };
+
+/// For `ibv_wr_*`, which are cheaper by 70 themselves. The request's fields are in registers over `ibv_wr_start`, where C
+/// loads them later, because no code of the user's runs then. A list of requests that are values picks each one's
+/// operation, with or without immediate data, when it is posted, which C's has fixed.
+const WR: Bar = Bar::Within { extra: 12, ratio: 1.05 };
+
+/// On the null provider a single post may cost 6 more than C's, a prepared one and an empty poll 4, one that finds something 1, a list
+/// nothing; for `ibv_wr_*`
+/// see [`WR`].
+///
+/// Objects are made and destroyed by way of the kernel, for microseconds: what ours do beside C's, which is to check
+/// what was asked and to keep parents, may be a tenth of libibverbs' own instructions.
+pub(super) const PAIRS: &[Pair] = rows! {
+    Null {
+        post_write: Extra(6);
+        post_unsignaled: Extra(6);
+        designated_write as post_write: Extra(6);
+        post_send: Extra(6);
+        post_send_inline: Extra(6);
+        post_fetch_add: Extra(6);
+        post_ud_send: Extra(6);
+        post_recv: Extra(6);
+        post_prepared: Extra(4);
+        write_list_16 / 16: Extra(0);
+        write_distinct_16 / 16: Extra(0);
+        recv_list_16 / 16: Extra(0);
+        poll_1: Extra(1);
+        poll_16 / 16: Extra(0);
+        poll_empty: Extra(4);
+        arm: Extra(6);
+        wr_write: Extra(12);
+        wr_send_inline: Extra(12);
+        wr_write_list_16 / 16: Extra(160);
+    }
+    Libmlx5 {
+        post_write: POST;
+        post_unsignaled: POST;
+        designated_write as post_write: POST;
+        post_send: POST;
+        post_send_inline: POST;
+        post_fetch_add: POST;
+        post_ud_send: POST;
+        post_recv: POST;
+        post_prepared: POST;
+        write_list_16 / 16: POST;
+        write_distinct_16 / 16: POST;
+        recv_list_16 / 16: POST;
+        poll_1: POLL;
+        poll_16 / 16: POLL;
+        poll_empty: POLL;
+        arm: POST;
+        wr_write: WR;
+        wr_send_inline: POST;
+        wr_write_list_16 / 16: WR;
+        register: Ratio(1.10);
+        create_qp: Ratio(1.10);
+    }
+    Direct {
+        direct_write: Ratio(0.25), floor 36;
+        direct_inline: Ratio(0.22);
+        direct_list_16 / 16: Ratio(0.30), floor 24;
+        direct_recv: Ratio(0.40);
+        direct_recv_list_16 / 16: Ratio(0.40);
+        direct_poll_1: Ratio(0.35), floor 12;
+        direct_poll_16 / 16: Ratio(0.35), floor 12;
+        direct_poll_empty: Ratio(0.20), floor 7;
+    }
+};
