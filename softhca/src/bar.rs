@@ -76,6 +76,13 @@ impl Bar {
         }
     }
 
+    /// Takes what stands behind the first 8 bytes of a register: whether anything does, that is whether the WQE was
+    /// copied there (BlueFlame). Right if the store is over.
+    pub(crate) fn take_copy(&self, page: u32, at: usize) -> bool {
+        let behind = (8..bits::BF_OFFSET_STEP).step_by(8);
+        behind.filter(|i| self.take(page, at + i).is_some()).count() > 0
+    }
+
     /// Maps pages for the application; `offset` as it gave it. Gives the address (or `MAP_FAILED`) and the doorbell
     /// page that was mapped.
     pub(crate) fn map(
@@ -122,8 +129,8 @@ impl Bar {
     }
 
     /// The registers that can be rung on a page.
-    pub(crate) fn doorbells() -> impl Iterator<Item = usize> {
-        bits::BF_OFFSETS.into_iter()
+    pub(crate) fn doorbells() -> [usize; 4] {
+        bits::BF_OFFSETS
     }
 }
 

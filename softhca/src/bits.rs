@@ -110,6 +110,29 @@ pub enum Syndrome {
     RemoteAborted = 0x22,
 }
 
+impl Syndrome {
+    const ALL: [Self; 13] = [
+        Self::LocalLength,
+        Self::LocalQpOp,
+        Self::LocalProtection,
+        Self::Flushed,
+        Self::MwBind,
+        Self::BadResponse,
+        Self::LocalAccess,
+        Self::RemoteInvalidRequest,
+        Self::RemoteAccess,
+        Self::RemoteOperation,
+        Self::RetryExceeded,
+        Self::RnrRetryExceeded,
+        Self::RemoteAborted,
+    ];
+
+    /// The syndrome that a byte of an error CQE means.
+    pub(crate) fn from_wire(byte: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|s| *s as u8 == byte)
+    }
+}
+
 /// The flag of an inline data segment, and its length field.
 pub(crate) const INLINE_SEG: u32 = 0x8000_0000;
 /// The key that ends a list of receive segments.
@@ -128,6 +151,8 @@ pub(crate) const CTRL_FENCE: u8 = 4 << 5;
 
 /// Offsets of the BlueFlame registers in a UAR page.
 pub(crate) const BF_OFFSETS: [usize; 4] = [0x800, 0x900, 0xa00, 0xb00];
+/// Bytes of each.
+pub(crate) const BF_OFFSET_STEP: usize = 0x100;
 /// Offset of the CQ doorbell register in a UAR page.
 pub(crate) const CQ_DOORBELL: usize = 0x20;
 

@@ -53,8 +53,8 @@ const SYNDROMES: [(&str, Syndrome); 9] = [
     ("bad-resp", Syndrome::BadResponse),
 ];
 
-/// Errno names that a plan may use.
-const ERRNOS: [(&str, i32); 12] = [
+/// Errno names that a plan may use, and the log uses.
+pub(crate) const ERRNOS: [(&str, i32); 14] = [
     ("ENOMEM", libc::ENOMEM),
     ("EINVAL", libc::EINVAL),
     ("EAGAIN", libc::EAGAIN),
@@ -67,6 +67,8 @@ const ERRNOS: [(&str, i32); 12] = [
     ("EOPNOTSUPP", libc::EOPNOTSUPP),
     ("EINTR", libc::EINTR),
     ("ETIMEDOUT", libc::ETIMEDOUT),
+    ("ENOENT", libc::ENOENT),
+    ("EPROTONOSUPPORT", libc::EPROTONOSUPPORT),
 ];
 
 /// All items.

@@ -266,7 +266,6 @@ impl Model {
 
     /// Sends an asynchronous event about the object whose user handle is `element`. True if it was sent.
     pub(crate) fn async_event(&mut self, fd: Option<u32>, element: u64, event: Event) -> bool {
-        self.log(|| format!("event {event:?} for {element:#x}"));
         self.stats.async_events += 1;
         let e = AsyncEvent { element, event_type: event as u32, reserved: 0 };
         let mut bytes = [0u8; 16];
@@ -279,6 +278,7 @@ impl Model {
     pub(crate) fn qp_event(&mut self, qpn: u32, event: Event) {
         let Some(q) = self.qps.get(qpn) else { return };
         let (fd, user) = (q.async_fd, q.user);
+        self.log(|| format!("event {event:?} of QP {qpn:#x}"));
         if self.async_event(fd, user, event) {
             if let Some(q) = self.qps.get_mut(qpn) {
                 q.async_events += 1;
@@ -298,6 +298,7 @@ impl Model {
             return;
         }
         d.link_up = up;
+        self.log(|| format!("device {dev}: link {}", if up { "up" } else { "down" }));
         let fds: Vec<u32> = self
             .contexts
             .iter()

@@ -102,27 +102,6 @@ impl Model {
         }
     }
 
-    pub(super) fn log_cqe(&mut self, cqn: u32, e: &Entry) {
-        if !self.log_is_on() {
-            return;
-        }
-        let qpn = e.qpn();
-        let wqe = bits::be16(&e.body, cqe::WQE_COUNTER);
-        let bytes = bits::be32(&e.body, cqe::BYTE_CNT);
-        let syndrome = bits::u8_at(&e.body, cqe::SYNDROME);
-        let what = match e.opcode {
-            cqe::REQ => format!("sent {}", bits::opcode::name(bits::u8_at(&e.body, cqe::SOP_QPN))),
-            cqe::RESP_WR_IMM => format!("WRITE_IMM received, {bytes} bytes"),
-            cqe::RESP_SEND => format!("received, {bytes} bytes"),
-            cqe::RESP_SEND_IMM => format!("received with immediate, {bytes} bytes"),
-            cqe::RESP_SEND_INV => format!("received with invalidate, {bytes} bytes"),
-            cqe::REQ_ERR => format!("send error {syndrome:#04x}"),
-            cqe::RESP_ERR => format!("receive error {syndrome:#04x}"),
-            _ => format!("opcode {}", e.opcode),
-        };
-        self.log(|| format!("CQE on CQ {cqn}: QP {qpn:#x} WQE {wqe} {what}"));
-    }
-
     /// Tells the channel of CQ `cqn`, and disarms it.
     pub(crate) fn completion_event(&mut self, cqn: u32) {
         let Some(cq) = self.cqs.get_mut(cqn) else { return };
@@ -144,7 +123,7 @@ impl Model {
         let Some(cq) = self.cqs.get_mut(cqn) else { return };
         if !std::mem::replace(&mut cq.overrun, true) {
             let (fd, user) = (cq.async_fd, cq.user);
-            self.log(|| format!("CQ {cqn} overrun"));
+            self.log(|| format!("event CqError of CQ {cqn}"));
             if self.async_event(fd, user, Event::CqError) {
                 if let Some(cq) = self.cqs.get_mut(cqn) {
                     cq.async_events += 1;

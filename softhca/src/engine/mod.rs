@@ -9,6 +9,7 @@ pub(crate) mod request;
 mod requester;
 mod responder;
 mod route;
+mod trace;
 mod umr;
 pub(crate) mod wqe;
 
@@ -88,13 +89,23 @@ impl Model {
                     return busy;
                 }
                 let arm = c.bar.take(page, bits::CQ_DOORBELL);
-                let rung = Bar::doorbells().filter(|at| c.bar.take(page, *at).is_some()).count();
+                let rung = Bar::doorbells().map(|at| (at, c.bar.take(page, at)));
                 if let Some(value) = arm {
-                    self.arm_cqs(ctx, bits::be32(&value, 4) & 0xff_ffff);
+                    let cqn = bits::be32(&value, 4) & 0xff_ffff;
+                    self.log(|| format!("ctx {ctx} page {page} +{:#x}: CQ {cqn}", bits::CQ_DOORBELL));
+                    self.arm_cqs(ctx, cqn);
                     busy = true;
                 }
-                if rung > 0 {
-                    self.stats.doorbells += rung as u64;
+                if rung.iter().any(|(_, value)| value.is_some()) {
+                    for (at, value) in rung {
+                        let Some(value) = value else { continue };
+                        self.stats.doorbells += 1;
+                        if self.log_is_on() {
+                            let c = self.contexts.get(ctx);
+                            let copied = c.is_some_and(|c| c.bar.take_copy(page, at));
+                            self.log_doorbell(ctx, page, at, value, copied);
+                        }
+                    }
                     self.ring(ctx, page);
                     busy = true;
                 }

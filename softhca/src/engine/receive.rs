@@ -123,6 +123,7 @@ impl Model {
         if s.limit != 0 && u32::from(left) < s.limit {
             s.limit = 0;
             let (fd, user) = (s.async_fd, s.user);
+            self.log(|| format!("event SrqLimitReached of SRQ {srqn}"));
             if self.async_event(fd, user, Event::SrqLimitReached) {
                 if let Some(s) = self.srqs.get_mut(srqn) {
                     s.async_events += 1;
@@ -156,6 +157,12 @@ impl Model {
                 return Err(Refusal::Protection);
             }
         };
+        self.log(|| {
+            let queue = sink.srq.map_or_else(String::new, |n| format!(" of SRQ {n}"));
+            let list: String =
+                slot.segments.iter().map(|(a, n, k)| format!(" [{a:#x} +{n} key {k:#x}]")).collect();
+            format!("QP {qpn:#x} receive WQE {}{queue}{list}", slot.counter)
+        });
         let Some(q) = self.qps.get(qpn) else { return Err(Refusal::NotReady) };
         let (kind, scatter_recv) = (q.kind, q.scatter_recv);
         let header = if kind == QpKind::Ud { 40 } else { 0 };

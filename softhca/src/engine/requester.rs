@@ -81,6 +81,7 @@ fn allowed(kind: QpKind, op: u8) -> bool {
 impl Model {
     /// Executes the send queue of `qpn` as far as it goes.
     pub(crate) fn run_sq(&mut self, qpn: u32) {
+        let mut known = None;
         loop {
             let Some(q) = self.qps.get(qpn) else { return };
             match q.state {
@@ -100,7 +101,11 @@ impl Model {
             if index == pi {
                 return;
             }
-            let w = match wqe::read(q, qpn, index) {
+            let read = wqe::read(q, qpn, index);
+            if known.replace(pi) != Some(pi) && !q.retrying {
+                self.log(|| format!("QP {qpn:#x} send record {pi}, next WQE {index}"));
+            }
+            let w = match read {
                 Ok(w) => w,
                 Err(NoWqe::Missing) => return self.fatal(qpn),
                 Err(NoWqe::Stale { index: found, qpn: of, units, opcode }) => {
@@ -124,10 +129,7 @@ impl Model {
             q.rnr_left = q.attr.rnr_retry;
         }
         let kind = q.kind;
-        self.log(|| {
-            let fence = if w.fenced { " fenced" } else { "" };
-            format!("QP {qpn:#x} {} WQE {} {}{fence}", kind.name(), w.index, opcode::name(w.opcode))
-        });
+        self.log(|| format!("QP {qpn:#x} {} WQE {} {w}", kind.name(), w.index));
         if !allowed(kind, w.opcode) {
             return self.failed(qpn, w, Syndrome::LocalQpOp);
         }
@@ -154,13 +156,17 @@ impl Model {
             }
             Verdict::Delay(ns) => {
                 let until = self.now().saturating_add(ns);
+                self.log(|| format!("QP {qpn:#x} WQE {} waits {ns} ns: delayed by a fault", w.index));
                 self.set_wait(qpn, Wait::Rnr, Some(until));
                 if let Some(q) = self.qps.get_mut(qpn) {
                     q.delayed = true;
                 }
                 return Progress::Waiting;
             }
-            Verdict::Corrupt => return self.transmit(qpn, w, true),
+            Verdict::Corrupt => {
+                self.log(|| format!("QP {qpn:#x} WQE {} corrupted by a fault", w.index));
+                return self.transmit(qpn, w, true);
+            }
             Verdict::Fail => {
                 self.stats.faults += 1;
                 self.fatal(qpn);
@@ -339,7 +345,12 @@ impl Model {
             Answer::Rnr(code) => self.receiver_not_ready(qpn, w, code),
             Answer::Silent => {
                 let timeout = q.attr.timeout;
-                let until = self.now().saturating_add(4096u64 << timeout.min(31));
+                let wait = 4096u64 << timeout.min(31);
+                let until = self.now().saturating_add(wait);
+                self.log(|| match timeout {
+                    0 => format!("QP {qpn:#x} WQE {} waits for ever: no answer", w.index),
+                    _ => format!("QP {qpn:#x} WQE {} waits {wait} ns: no answer", w.index),
+                });
                 self.set_wait(qpn, Wait::Timeout, (timeout != 0).then_some(until));
                 Progress::Waiting
             }
@@ -399,6 +410,7 @@ impl Model {
             q.rnr_left -= 1;
         }
         let wait = RNR_NS.get(usize::from(code & 31)).copied().unwrap_or(0);
+        self.log(|| format!("QP {qpn:#x} WQE {} waits {wait} ns: receiver not ready", w.index));
         self.set_wait(qpn, Wait::Rnr, Some(now + wait));
         Progress::Waiting
     }

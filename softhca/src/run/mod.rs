@@ -10,7 +10,7 @@ use crate::interpose::fds::{self, Kind};
 use crate::interpose::{real, sysfs};
 use crate::model::{self, Model};
 use crate::objects::Context;
-use crate::uverbs::{Call, attrs::Attrs};
+use crate::uverbs::{self, attrs::Attrs};
 use libc::{c_int, c_void};
 
 /// Opens device `dev`; gives the command descriptor.
@@ -100,11 +100,7 @@ pub(crate) fn uverbs(ctx: u32, arg: *mut c_void) -> c_int {
     // SAFETY: the argument of the ioctl being served.
     let attrs = unsafe { Attrs::new(arg) };
     let done = model::with(|model| {
-        if let Some(e) = model.faults.on_verb() {
-            model.log(|| format!("verb fails by a fault: errno {e}"));
-            return Err(e);
-        }
-        let r = Call { model, ctx, attrs }.run();
+        let r = uverbs::execute(model, ctx, attrs);
         if r.is_ok() && model.config.mode.is_real_time() {
             model.step();
         }

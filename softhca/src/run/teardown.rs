@@ -53,6 +53,7 @@ impl Model {
             }
         }
         self.contexts.remove(ctx);
+        self.log(|| format!("ctx {ctx} closed"));
         crate::check::trap::forget_context(ctx);
     }
 

@@ -152,7 +152,9 @@ pub(crate) mod ids {
     pub(crate) const QUERY_GID_TABLE: u16 = 5;
     pub(crate) const QUERY_GID_ENTRY: u16 = 6;
     pub(crate) const MR_DESTROY: u16 = 1;
+    pub(crate) const ADVISE_MR: u16 = 2;
     pub(crate) const QUERY_MR: u16 = 3;
+    pub(crate) const REG_DMABUF_MR: u16 = 4;
     pub(crate) const REG_MR: u16 = 5;
     pub(crate) const PD_QUERY: u16 = 0x1000;
     pub(crate) const UAR_ALLOC: u16 = 0x1000;

@@ -22,7 +22,7 @@ impl Call<'_> {
             return Err(libc::EINVAL);
         }
         self.model.use_pd(pd);
-        let handle = self.model.context_mut(self.ctx)?.handles.insert(Handle::Ah(pd));
+        let handle = self.hold(Handle::Ah(pd))?;
         self.attrs.write(1, &NumberResp { number: handle, reserved: 0 });
         let [.., a, b] = q.attr.dgid;
         let dmac = [0x02, 0, 0, 0, a, b];

@@ -71,11 +71,12 @@ impl Call<'_> {
         let cqn = self.model.cqs.insert(cq);
         crate::check::trap::watch_record(q.db_addr);
         crate::check::trap::watch_cq(cqn, q.db_addr);
-        let handle = self.model.context_mut(self.ctx)?.handles.insert(Handle::Cq(cqn));
+        let handle = self.hold(Handle::Cq(cqn))?;
         self.attrs.set(0, handle);
         self.attrs.write(6, &cqe);
         self.attrs.write(ids::UHW_OUT, &NumberResp { number: cqn, reserved: 0 });
-        self.model.log(|| format!("CQ {cqn}: {entries} entries of {} bytes", q.cqe_size));
+        let how = if compresses { ", compressed" } else { "" };
+        self.note(|| format!("{entries} entries of {} bytes{how}", q.cqe_size));
         Ok(())
     }
 
@@ -121,6 +122,7 @@ impl Call<'_> {
         let cq = self.model.cqs.get_mut(cqn).ok_or(libc::EINVAL)?;
         cq.buf = d.buf_addr;
         cq.entries = entries;
+        self.note(|| format!("{entries} entries"));
         self.attrs.write(1, &ResizeCqResp { cqe: q.cqe, reserved: 0 });
         Ok(())
     }

@@ -5,7 +5,9 @@ mod ah;
 pub(crate) mod attrs;
 mod cq;
 mod device;
+mod handles;
 mod mr;
+mod names;
 mod pd;
 mod qp;
 mod srq;
@@ -15,22 +17,49 @@ use crate::model::Model;
 use abi::ids as id;
 use attrs::Attrs;
 use libc::c_int;
+use std::cell::RefCell;
 
 /// How a command ended: an errno on failure.
 pub(crate) type Outcome = Result<(), c_int>;
 
 /// One command of one context.
 pub(crate) struct Call<'a> {
-    pub(crate) model: &'a mut Model,
-    pub(crate) ctx: u32,
-    pub(crate) attrs: Attrs,
+    model: &'a mut Model,
+    ctx: u32,
+    attrs: Attrs,
+    /// What the log says: objects named, the object made, and more.
+    named: RefCell<Vec<String>>,
+    made: String,
+    notes: Vec<String>,
+}
+
+/// Executes a command of context `ctx`.
+pub(crate) fn execute(model: &mut Model, ctx: u32, attrs: Attrs) -> Outcome {
+    let mut call =
+        Call { model, ctx, attrs, named: RefCell::default(), made: String::new(), notes: Vec::new() };
+    let done = match call.model.faults.on_verb() {
+        Some(e) => {
+            call.note(|| "by a fault".to_owned());
+            Err(e)
+        }
+        None => call.run(),
+    };
+    // A change of state may have made the device work.
+    call.model.close_sessions();
+    if call.model.log_is_on() {
+        let text = call.text();
+        call.model.log(|| match done {
+            Ok(()) => text,
+            Err(e) => format!("{text}: {}", names::of_error(e)),
+        });
+    }
+    done
 }
 
 impl Call<'_> {
-    /// Executes the command.
-    pub(crate) fn run(&mut self) -> Outcome {
+    fn run(&mut self) -> Outcome {
         let (object, method) = self.attrs.command();
-        let done = match (object, method) {
+        match (object, method) {
             (id::DEVICE, id::INVOKE_WRITE) => self.invoke_write(),
             (id::DEVICE, id::QUERY_PORT) => self.query_port(),
             (id::DEVICE, id::GET_CONTEXT) => self.get_context(),
@@ -61,13 +90,6 @@ impl Call<'_> {
                 Err(libc::EOPNOTSUPP)
             }
             _ => Err(libc::EPROTONOSUPPORT),
-        };
-        // A change of state may have made the device work.
-        self.model.close_sessions();
-        if let Err(e) = done {
-            let ctx = self.ctx;
-            self.model.log(|| format!("ctx {ctx} object {object:#x} method {method:#x}: errno {e}"));
         }
-        done
     }
 }

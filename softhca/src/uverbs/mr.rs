@@ -61,8 +61,8 @@ impl Call<'_> {
         let index = self.model.keys.add_region(pd, Region { start, len, iova, access: flags });
         self.model.use_pd(pd);
         let key = self.model.keys.key_of(index).ok_or(libc::EINVAL)?;
-        let handle = self.model.context_mut(self.ctx)?.handles.insert(Handle::Mr(index));
-        self.model.log(|| format!("MR {key:#x}: {len} bytes at {start:#x}, access {flags:#x}"));
+        let handle = self.hold(Handle::Mr(index))?;
+        self.note(|| format!("{len} bytes at {start:#x}, access {flags:#x}"));
         Ok((handle, key))
     }
 

@@ -11,7 +11,7 @@ impl Call<'_> {
             return Err(libc::ENOMEM);
         }
         let pdn = self.model.pds.insert(Pd { uses: 0 });
-        let handle = self.model.context_mut(self.ctx)?.handles.insert(Handle::Pd(pdn));
+        let handle = self.hold(Handle::Pd(pdn))?;
         self.attrs.write(1, &NumberResp { number: handle, reserved: 0 });
         self.attrs.write(ids::UHW_OUT, &NumberResp { number: pdn, reserved: 0 });
         Ok(())
@@ -56,7 +56,7 @@ impl Call<'_> {
             None => self.model.xrcds.insert(Xrcd { dev, inode, opens: 0, uses: 0 }),
         };
         self.model.xrcds.get_mut(id).ok_or(libc::EINVAL)?.opens += 1;
-        let handle = self.model.context_mut(self.ctx)?.handles.insert(Handle::Xrcd(id));
+        let handle = self.hold(Handle::Xrcd(id))?;
         self.attrs.write(1, &NumberResp { number: handle, reserved: 0 });
         Ok(())
     }
@@ -69,9 +69,8 @@ impl Call<'_> {
     }
 
     pub(super) fn alloc_uar(&mut self) -> Outcome {
-        let c = self.model.context_mut(self.ctx)?;
-        let page = c.alloc_page().ok_or(libc::ENOSPC)?;
-        let handle = c.handles.insert(Handle::Uar(page));
+        let page = self.model.context_mut(self.ctx)?.alloc_page().ok_or(libc::ENOSPC)?;
+        let handle = self.hold(Handle::Uar(page))?;
         self.attrs.set(0x1000, handle);
         self.attrs.write(0x1002, &(u64::from(page) * 4096));
         self.attrs.write(0x1003, &4096u32);
@@ -84,16 +83,6 @@ impl Call<'_> {
         let Handle::Uar(page) = self.handle(handle)? else { return Err(libc::EINVAL) };
         self.model.free_page(self.ctx, page);
         self.forget(handle)
-    }
-
-    /// What a handle of this context names.
-    pub(super) fn handle(&self, handle: u32) -> Result<Handle, i32> {
-        self.model.context(self.ctx)?.handles.get(handle).copied().ok_or(libc::ENOENT)
-    }
-
-    pub(super) fn forget(&mut self, handle: u32) -> Outcome {
-        self.model.context_mut(self.ctx)?.handles.remove(handle);
-        Ok(())
     }
 
     /// The PDN behind a PD handle.
@@ -116,7 +105,7 @@ impl Call<'_> {
         let index = self.model.keys.add_window(pd, q.mw_type);
         self.model.use_pd(pd);
         let rkey = self.model.keys.key_of(index).ok_or(libc::EINVAL)?;
-        let handle = self.model.context_mut(self.ctx)?.handles.insert(Handle::Mw(index));
+        let handle = self.hold(Handle::Mw(index))?;
         self.attrs.write(1, &AllocMwResp { mw_handle: handle, rkey });
         Ok(())
     }

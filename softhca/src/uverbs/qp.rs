@@ -129,21 +129,13 @@ impl Call<'_> {
         let (sq, sq_count) = (qp.sq, qp.sq_count);
         let qpn = self.model.qps.insert(qp);
         crate::check::trap::watch_qp(qpn, q.db_addr, sq, sq_count, self.ctx, page);
-        let c = self.model.context_mut(self.ctx)?;
-        c.attach(page, qpn);
-        let handle = c.handles.insert(if target { Handle::QpShare(qpn) } else { Handle::Qp(qpn) });
+        self.model.context_mut(self.ctx)?.attach(page, qpn);
+        let handle = self.hold(if target { Handle::QpShare(qpn) } else { Handle::Qp(qpn) })?;
         self.attrs.set(0, handle);
         self.attrs.write(13, &cap);
         self.attrs.write(14, &qpn);
         self.attrs.write(ids::UHW_OUT, &Mlx5CreateQpResp::zeroed());
-        self.model.log(|| {
-            format!(
-                "QP {qpn:#x}: {}, {} send blocks, {} receives",
-                kind.name(),
-                q.sq_wqe_count,
-                q.rq_wqe_count
-            )
-        });
+        self.note(|| format!("{}, {} send blocks, {} receives", kind.name(), q.sq_wqe_count, q.rq_wqe_count));
         Ok(())
     }
 
@@ -163,23 +155,27 @@ impl Call<'_> {
             return Err(libc::EINVAL);
         }
         qp.shares += 1;
-        let handle = self.model.context_mut(self.ctx)?.handles.insert(Handle::QpShare(q.qpn));
+        let handle = self.hold(Handle::QpShare(q.qpn))?;
         self.attrs.write(1, &CreateQpResp { qp_handle: handle, qpn: q.qpn, ..CreateQpResp::zeroed() });
         Ok(())
     }
 
     pub(super) fn destroy_qp(&mut self) -> Outcome {
         let handle = self.attrs.number32(0);
-        let known = self.handle(handle)?;
-        let qpn = self.qp_of(handle)?;
+        let (qpn, shared) = match self.handle(handle)? {
+            Handle::Qp(n) => (n, false),
+            Handle::QpShare(n) => (n, true),
+            _ => return Err(libc::EINVAL),
+        };
         let q = self.model.qps.get(qpn).ok_or(libc::EINVAL)?;
         if !q.groups.is_empty() {
             return Err(libc::EBUSY);
         }
         let reported = q.async_events.saturating_sub(self.model.withdraw(q.async_fd, q.user));
-        match known {
-            Handle::QpShare(_) => self.model.drop_share(qpn),
-            _ => self.model.remove_qp(qpn),
+        if shared {
+            self.model.drop_share(qpn);
+        } else {
+            self.model.remove_qp(qpn);
         }
         self.attrs.write(1, &reported);
         self.forget(handle)
@@ -240,6 +236,7 @@ impl Call<'_> {
         };
         let set = transitions::check(from, to, qp.kind, q.attr_mask).ok_or(libc::EINVAL)?;
         self.check_values(qpn, &q, set)?;
+        self.note(|| format!("{from:?} to {to:?}"));
         if to == QpState::Reset {
             self.model.reset_qp(qpn);
             return Ok(());
@@ -270,7 +267,6 @@ impl Call<'_> {
             }
             _ => qp.state = to,
         }
-        self.model.log(|| format!("QP {qpn:#x} to {to:?}"));
         Ok(())
     }
 

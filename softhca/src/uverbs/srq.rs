@@ -60,7 +60,7 @@ impl Call<'_> {
         }
         let srqn = self.model.srqs.insert(srq);
         crate::check::trap::watch_record(q.db_addr);
-        let handle = self.model.context_mut(self.ctx)?.handles.insert(Handle::Srq(srqn));
+        let handle = self.hold(Handle::Srq(srqn))?;
         self.attrs.set(0, handle);
         self.attrs.write(11, &max_wr);
         self.attrs.write(12, &max_sge);
