@@ -6,7 +6,6 @@
 //! than C.
 
 use std::process::ExitCode;
-use std::time::Instant;
 
 use ibv_bench_pairs::{
     Operation, Options, Pairs, Place, Result, Test, messages_per_second, ours, program, theirs,
@@ -107,7 +106,7 @@ fn print(test: &Test, measured: &Measured) {
 fn benchmark(options: &Options) -> Result<()> {
     let place = Place::find()?;
     if options.json {
-        println!("{}", json!({ "place": place.describe(), "soft": place.is_soft() }));
+        println!("{}", json!({ "place": place.describe() }));
     } else {
         let [messages, bytes] = ["million/s", "MB/s"];
         println!(
@@ -118,14 +117,15 @@ fn benchmark(options: &Options) -> Result<()> {
             bytes
         );
     }
-    let mut tests: Vec<Test> = tests().into_iter().filter(|test| options.wants(&test.to_string())).collect();
-    let (count, start) = (tests.len(), Instant::now());
-    for (number, test) in tests.iter_mut().enumerate() {
-        eprintln!("bandwidth: {}/{count} {test}, {:.0} s", number + 1, start.elapsed().as_secs_f64());
-        let measured = measure(options, &place, test)?;
-        if options.json { print_json(test, &measured) } else { print(test, &measured) }
-    }
-    Ok(())
+    options.measure("bandwidth", tests(), |mut test| {
+        let measured = measure(options, &place, &mut test)?;
+        if options.json {
+            print_json(&test, &measured);
+        } else {
+            print(&test, &measured);
+        }
+        Ok(())
+    })
 }
 
 fn main() -> ExitCode {

@@ -19,7 +19,6 @@
 //! in a round trip.
 
 use std::process::ExitCode;
-use std::time::Instant;
 
 use ibv_bench_pairs::{
     Operation, Options, Pairs, Place, Result, Series, Test, ours, program, theirs, ticks_per_microsecond,
@@ -163,20 +162,21 @@ const COLUMNS: [&str; 8] = ["min", "p50", "p90", "p99", "p99.9", "p99.99", "max"
 
 fn benchmark(options: &Options) -> Result<()> {
     let bench = Bench { options, place: Place::find()?, ticks: ticks_per_microsecond() };
-    let tests: Vec<Test> = tests().into_iter().filter(|test| options.wants(&test.to_string())).collect();
     if options.json {
-        println!("{}", json!({ "place": bench.place.describe(), "soft": bench.place.is_soft() }));
+        println!("{}", json!({ "place": bench.place.describe() }));
     } else {
         let columns = COLUMNS.map(|name| format!("{name:>9}"));
         println!("{}\n{:22} {:>7} {}", bench.place.describe(), "µs", "samples", columns.join(" "));
     }
-    let start = Instant::now();
-    for (number, test) in tests.iter().enumerate() {
-        eprintln!("latency: {}/{} {test}, {:.0} s", number + 1, tests.len(), start.elapsed().as_secs_f64());
-        let measured = bench.measure(test.clone())?;
-        if options.json { measured.print_json() } else { measured.print() }
-    }
-    Ok(())
+    options.measure("latency", tests(), |test| {
+        let measured = bench.measure(test)?;
+        if options.json {
+            measured.print_json();
+        } else {
+            measured.print();
+        }
+        Ok(())
+    })
 }
 
 fn main() -> ExitCode {

@@ -1,10 +1,11 @@
 //! The command line of a benchmark.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use lexopt::prelude::*;
+use serde_json::json;
 
-use crate::Result;
+use crate::{Result, Test};
 
 /// What was asked for.
 #[derive(Debug, Clone)]
@@ -16,12 +17,12 @@ pub struct Options {
     pub pairs: u32,
     /// How long a run shall take.
     pub time: Duration,
-    /// Rows whose name contains this.
-    pub filter: Option<String>,
+    /// Rows whose name contains one of these, or all.
+    pub names: Vec<String>,
 }
 
 const OPTIONS: &str = "
-  NAME           only the rows whose name contains it
+  NAME...        only the rows whose name contains one of them
   --pairs N      how often each row is measured beside C's program (default 7)
   --time MS      how long a run takes, as far as it can be foreseen (default 150)
   --json         the results as lines of JSON
@@ -32,7 +33,7 @@ is the software HCA, whose times say nothing about hardware.";
 impl Options {
     /// None if help was wanted, and printed.
     pub(crate) fn parse(about: &str) -> Result<Option<Self>> {
-        let mut options = Self { json: false, pairs: 7, time: Duration::from_millis(150), filter: None };
+        let mut options = Self { json: false, pairs: 7, time: Duration::from_millis(150), names: Vec::new() };
         let mut parser = lexopt::Parser::from_env();
         while let Some(argument) = parser.next()? {
             match argument {
@@ -41,7 +42,7 @@ impl Options {
                 Long("time") => options.time = Duration::from_millis(parser.value()?.parse::<u64>()?.max(1)),
                 // what Cargo says to every benchmark
                 Long("bench") => {}
-                Value(name) if options.filter.is_none() => options.filter = Some(name.string()?),
+                Value(name) => options.names.push(name.string()?),
                 Short('h') | Long("help") => {
                     println!("{about}\n{OPTIONS}");
                     return Ok(None);
@@ -52,8 +53,33 @@ impl Options {
         Ok(Some(options))
     }
 
+    /// Measures all of these tests that are wanted, which `row` does and prints, and goes on after one that fails.
+    pub fn measure(
+        &self,
+        name: &str,
+        tests: Vec<Test>,
+        mut row: impl FnMut(Test) -> Result<()>,
+    ) -> Result<()> {
+        let tests: Vec<Test> = tests.into_iter().filter(|test| self.wants(&test.to_string())).collect();
+        let (count, start, mut failed) = (tests.len(), Instant::now(), 0);
+        for (number, test) in tests.into_iter().enumerate() {
+            let title = test.to_string();
+            eprintln!("{name}: {}/{count} {title}, {:.0} s", number + 1, start.elapsed().as_secs_f64());
+            if let Err(error) = row(test) {
+                failed += 1;
+                let said = if self.json {
+                    json!({ "name": title, "failed": error.to_string() }).to_string()
+                } else {
+                    format!("{title}: failed: {error}")
+                };
+                println!("{said}");
+            }
+        }
+        if failed == 0 { Ok(()) } else { Err(format!("{failed} of {count} rows failed").into()) }
+    }
+
     /// Whether a row is wanted.
-    pub fn wants(&self, name: &str) -> bool {
-        self.filter.as_ref().is_none_or(|filter| name.contains(filter.as_str()))
+    fn wants(&self, name: &str) -> bool {
+        self.names.is_empty() || self.names.iter().any(|wanted| name.contains(wanted.as_str()))
     }
 }

@@ -27,14 +27,7 @@ impl Place {
     /// without the first, the software HCA.
     pub fn find() -> Result<Self> {
         let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
-        let Some(device) = variable("IBV_DEVICE") else {
-            return Ok(Self {
-                device: "mlx5_0".to_owned(),
-                port: 1,
-                gid_index: None,
-                softhca: Some(softhca()?),
-            });
-        };
+        let Some(device) = variable("IBV_DEVICE") else { return Self::soft() };
         let port = variable("IBV_PORT").map_or(Ok(1), |port| port.parse())?;
         let ctx = Context::open(&device)?;
         let local = match variable("IBV_GID_INDEX") {
@@ -44,15 +37,15 @@ impl Place {
         Ok(Self { device, port, gid_index: local.gid_index, softhca: None })
     }
 
-    /// Whether it is the software HCA, whose times say nothing about hardware.
-    pub fn is_soft(&self) -> bool {
-        self.softhca.is_some()
+    /// The software HCA.
+    pub(crate) fn soft() -> Result<Self> {
+        Ok(Self { device: "mlx5_0".to_owned(), port: 1, gid_index: None, softhca: Some(softhca()?) })
     }
 
     /// For people.
     pub fn describe(&self) -> String {
         let address = self.gid_index.map_or_else(|| "LID".to_owned(), |index| format!("GID index {index}"));
-        let soft = if self.is_soft() { " of the software HCA under the stock libmlx5" } else { "" };
+        let soft = if self.softhca.is_some() { " of the software HCA under the stock libmlx5" } else { "" };
         format!("{}{soft}, port {}, {address}", self.device, self.port)
     }
 

@@ -1,6 +1,6 @@
 //! Running the benchmarks that take time, and keeping what they say for the report.
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, anyhow, ensure};
 use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::fs;
@@ -87,7 +87,9 @@ pub(super) fn nanoseconds() -> Result<()> {
 pub(super) fn here(program: &Path, file: &Path) -> Result<()> {
     let mut command = cargo::bare(program);
     command.arg("--json");
-    keep(file, &run_here(command)?)
+    let (said, end) = run_here(command)?;
+    end.map_err(|how| anyhow!("{}: {how}", program.display()))?;
+    keep(file, &said)
 }
 
 /// A benchmark at a place: what it says goes to `WHAT.PLACE.json` in `folder`.
@@ -98,7 +100,7 @@ pub(super) fn at(
     options: &[OsString],
     folder: &Path,
 ) -> Result<()> {
-    let said = match place {
+    let (said, end) = match place {
         Place::Soft | Place::Device(_) => {
             let mut command = cargo::bare(program);
             command.arg("--json").args(options);
@@ -110,22 +112,26 @@ pub(super) fn at(
         }
         Place::Guest(kernel) => run_in_guest(kernel, program, options)?,
     };
-    let (head, rows) = said.split_once('\n').context("the benchmark said nothing")?;
-    let head: Value = serde_json::from_str(head).context("cannot read what the benchmark said")?;
-    let name = head.get("place").and_then(Value::as_str).context("the benchmark did not say where it was")?;
-    let head = json!({ "place": place.describe(name) });
-    keep(&folder.join(format!("{what}.{}.json", place.name())), &format!("{head}\n{rows}"))
-}
-
-fn run_here(mut command: Command) -> Result<String> {
-    let mut out = Tee::new(io::sink());
-    match run::run(&mut command, LIMIT, &mut out, &mut io::stderr())? {
-        Ok(()) => Ok(out.text()),
-        Err(how) => bail!("{}: {how}", command.get_program().to_string_lossy()),
+    // rows that failed are among what it said
+    if let Some((head, rows)) = said.split_once('\n') {
+        let head: Value = serde_json::from_str(head).context("cannot read what the benchmark said")?;
+        let name = head.get("place").and_then(Value::as_str).context("it did not say where it was")?;
+        let head = json!({ "place": place.describe(name) });
+        keep(&folder.join(format!("{what}.{}.json", place.name())), &format!("{head}\n{rows}"))?;
     }
+    end.map_err(|how| anyhow!("{}: {how}", program.display()))
 }
 
-fn run_in_guest(kernel: &Kernel, program: &Path, options: &[OsString]) -> Result<String> {
+/// What a benchmark said, and how it ended.
+type Said = (String, Result<(), String>);
+
+fn run_here(mut command: Command) -> Result<Said> {
+    let mut out = Tee::new(io::sink());
+    let end = run::run(&mut command, LIMIT, &mut out, &mut io::stderr())?;
+    Ok((out.text(), end))
+}
+
+fn run_in_guest(kernel: &Kernel, program: &Path, options: &[OsString]) -> Result<Said> {
     let mut environment = vm::environment();
     environment.retain(|(name, _)| name != "IBV_DEVICE" && name != "IBV_GID_INDEX");
     environment.extend(
@@ -145,10 +151,7 @@ fn run_in_guest(kernel: &Kernel, program: &Path, options: &[OsString]) -> Result
     let mut out = Tee::new(io::sink());
     let ended = vm::run(&job, &mut out, &mut io::stderr())?;
     ended.report(&job);
-    match ended.verdict() {
-        Ok(()) => Ok(out.text()),
-        Err(how) => bail!("{}: {how}", program.display()),
-    }
+    Ok((out.text(), ended.verdict()))
 }
 
 fn keep(file: &Path, text: &str) -> Result<()> {

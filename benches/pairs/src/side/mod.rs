@@ -93,3 +93,63 @@ fn computing<T>(iterations: u64, run: impl FnOnce() -> Result<T>) -> Result<T> {
     println!("computed {}", computed.as_secs_f64() * 1e6 / iterations as f64);
     Ok(result)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Series, messages_per_second, processes};
+
+    /// What tells the two processes of a test below that they are those.
+    const WORDS: &str = "IBV_BENCH_SIDE";
+
+    /// Not a test, but such a process; when all tests run, there is nothing to do.
+    #[test]
+    fn a_process() {
+        if let Ok(words) = std::env::var(WORDS) {
+            run(&words.split(' ').map(str::to_owned).collect::<Vec<_>>()).unwrap();
+        }
+    }
+
+    fn both(place: &Place, test: &Test) -> String {
+        let program = std::env::current_exe().unwrap();
+        processes::run(place, test, |port, host| {
+            let mut command = place.command(&program);
+            command.args(["--exact", "side::tests::a_process", "--nocapture"]);
+            command.env(WORDS, words(test, place, port, host).join(" "));
+            command
+        })
+        .unwrap()
+    }
+
+    #[test]
+    fn every_operation_is_measured_on_the_software_hca() {
+        let place = Place::soft().unwrap();
+        use Operation::{CmpSwp, FetchAdd, Read, Send, Tcp, Write};
+        for operation in [Send, Write, Read, FetchAdd, CmpSwp, Tcp] {
+            let bytes = if operation.is_atomic() { 8 } else { 5000 };
+            let test = Test { iterations: 20, ..Test::latency(operation, bytes) };
+            let mut tests = vec![test.clone()];
+            if matches!(operation, Send | Write) {
+                tests.push(Test { inline: true, bytes: 64, ..test.clone() });
+            }
+            if operation != Write {
+                tests.push(Test { events: true, ..test });
+            }
+            for test in tests {
+                let series = Series::read(&both(&place, &test), 1.0).unwrap();
+                assert_eq!(series.samples(), 19, "{test}: between 20 stamps");
+                assert!(series.computed().unwrap() > 0.0, "{test}");
+            }
+        }
+    }
+
+    #[test]
+    fn queue_pairs_share_the_messages() {
+        let place = Place::soft().unwrap();
+        for operation in [Operation::Write, Operation::Read] {
+            // more than a queue holds, and no multiple of those that ask for a completion
+            let test = Test { iterations: 301, ..Test::bandwidth(operation, 64, 3) };
+            assert!(messages_per_second(&both(&place, &test)).unwrap() > 0.0, "{test}");
+        }
+    }
+}

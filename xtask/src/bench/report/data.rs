@@ -58,14 +58,16 @@ fn places(folder: &Path, what: &str) -> Result<Vec<Place>> {
         name.strip_prefix(what).is_some_and(|rest| rest.starts_with('.') && rest.ends_with(".json"))
     });
     files.sort();
-    files
-        .iter()
-        .map(|file| {
-            let mut rows = read(file)?.into_iter();
-            let name = rows.next().and_then(|row| row.text("place")).unwrap_or_default();
-            Ok(Place { name, rows: rows.collect() })
-        })
-        .collect()
+    let mut places = Vec::new();
+    for file in files {
+        let mut rows = read(&file)?.into_iter();
+        let name = rows.next().and_then(|row| row.text("place")).unwrap_or_default();
+        let rows: Vec<_> = rows.collect();
+        if !rows.is_empty() {
+            places.push(Place { name, rows });
+        }
+    }
+    Ok(places)
 }
 
 fn read(file: &Path) -> Result<Vec<Row>> {

@@ -183,6 +183,7 @@ fn verdict(row: &Row) -> String {
             format!("{ratio:.3} ({low:.3} to {high:.3})")
         }
         Verdict::Pairs { spread, .. } => format!("inconclusive: C differs by {:.0} %", spread * 100.0),
+        Verdict::Alone(_) if row.text("failed").is_some() => "failed".into(),
         Verdict::Alone(_) if row.text("operation").as_deref() == Some("TCP") => String::new(),
         Verdict::Alone(Some(_)) => "C's program fails here".into(),
         Verdict::Alone(None) => NONE.into(),
