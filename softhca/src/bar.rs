@@ -64,13 +64,17 @@ impl Bar {
         unsafe { AtomicU32::from_ptr(with_exposed_provenance_mut(self.base + offset)) }
     }
 
+    /// Whether something was stored in the register at `at` of `page`.
+    pub(crate) fn is_rung(&self, page: u32, at: usize) -> bool {
+        self.word64(page, at).load(Ordering::Relaxed) != 0
+    }
+
     /// Takes what was stored in the register at `at` of `page`; the bytes in memory order.
     pub(crate) fn take(&self, page: u32, at: usize) -> Option<[u8; 8]> {
-        let w = self.word64(page, at);
-        if w.load(Ordering::Relaxed) == 0 {
+        if !self.is_rung(page, at) {
             return None;
         }
-        match w.swap(0, Ordering::AcqRel) {
+        match self.word64(page, at).swap(0, Ordering::AcqRel) {
             0 => None,
             v => Some(v.to_ne_bytes()),
         }

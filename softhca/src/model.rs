@@ -12,6 +12,7 @@ use crate::objects::{Context, Cq, Event, Pd, Qp, Srq, Xrcd};
 use crate::run::{Direct, signals::Held};
 use crate::stats::Stats;
 use crate::uverbs::abi::AsyncEvent;
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
@@ -84,15 +85,34 @@ impl DerefMut for Locked {
     }
 }
 
-/// Locks the state.
-pub(crate) fn lock() -> Locked {
+thread_local! {
+    /// This thread holds the lock without holding signals back.
+    static GLANCES: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Locks the state. `None` in the handler of a signal that came during [`is_idle`].
+pub(crate) fn lock() -> Option<Locked> {
     let held = Held::new();
+    if GLANCES.get() {
+        return None;
+    }
     let guard = MODEL.get_or(|| Mutex::new(None)).lock().unwrap_or_else(PoisonError::into_inner);
-    Locked { guard, _after: held }
+    Some(Locked { guard, _after: held })
+}
+
+/// Whether the device has nothing to do. This is for polls that find nothing, of which there are many: it does without
+/// the two system calls by which signals are held back, since nothing in it is forbidden to be interrupted by a fork.
+pub(crate) fn is_idle() -> bool {
+    let Some(model) = MODEL.get() else { return true };
+    let before = GLANCES.replace(true);
+    let idle = model.try_lock().is_ok_and(|m| m.as_ref().is_none_or(Model::is_idle));
+    GLANCES.set(before);
+    idle
 }
 
 /// In a forked child: the state, and whoever holds its lock, are the parent's.
 pub(crate) fn forget() {
+    GLANCES.set(false);
     MODEL.forget();
 }
 
@@ -109,7 +129,7 @@ pub(crate) fn try_lock() -> Option<Locked> {
 
 /// Runs `f` on the state, if the device was started.
 pub(crate) fn with<R>(f: impl FnOnce(&mut Model) -> R) -> Option<R> {
-    lock().as_mut().map(f)
+    lock()?.as_mut().map(f)
 }
 
 /// The first LID of a process that is alone: not one that a fabric gives, and hardly that of another such process,
@@ -123,6 +143,8 @@ fn lid_alone() -> u16 {
 impl Model {
     /// The state after start-up. `config` is complete.
     pub(crate) fn new(config: Config) -> Result<Self, String> {
+        // What can fail comes before the place on the fabric, which stays taken.
+        let (log, faults) = (Log::new(&config.log)?, Faults::parse(&config.faults)?);
         let fabric = match config.fabric.as_deref().map(Fabric::join).transpose() {
             // Nobody asked for this one.
             Err(e) if config.fabric.as_deref() == Some(DEFAULT_FABRIC) => {
@@ -170,10 +192,10 @@ impl Model {
             direct: BTreeSet::new(),
             sessions: BTreeSet::new(),
             fabric,
-            faults: Faults::parse(&config.faults)?,
+            faults,
             owned: crate::check::owner::Owned::default(),
             stats: Stats::default(),
-            log: Log::new(&config.log)?,
+            log,
             now: 0,
             start: Instant::now(),
             config,

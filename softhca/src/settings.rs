@@ -1,6 +1,7 @@
 //! The settings of a program that knows nothing of this library: the environment variables `SOFTHCA…`.
 
 use crate::config::{Config, DEFAULT_FABRIC, Link, LogTarget, MAX_DEVICES, Mode};
+use crate::fault::Faults;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::str::FromStr;
@@ -99,6 +100,7 @@ impl Settings {
             Some(name) => Some(name.to_owned()),
         };
         config.faults = self.text("SOFTHCA_FAULTS").unwrap_or_default().to_owned();
+        Faults::parse(&config.faults).map_err(|e| format!("SOFTHCA_FAULTS: {e}"))?;
         config.host_devices = self.switch("SOFTHCA_HOST_DEVICES", false)?;
         config.no_scatter_to_cqe = !self.switch("SOFTHCA_SCATTER", true)?;
         config.log = match self.text("SOFTHCA_LOG") {
@@ -106,7 +108,8 @@ impl Settings {
             Some("1") => LogTarget::Stderr,
             Some(file) => LogTarget::File(file.to_owned()),
         };
-        config.complete()
+        // The one thing that is left to be wrong.
+        config.complete().map_err(|e| format!("SOFTHCA_FABRIC: {e}"))
     }
 }
 

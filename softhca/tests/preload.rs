@@ -4,7 +4,7 @@
 #[path = "common/programs.rs"]
 mod programs;
 
-use programs::{command, compiled, finish, has, listening, pair, run, skip, text, unique};
+use programs::{command, compiled, finish, has, library, listening, pair, run, skip, text, unique};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -194,6 +194,24 @@ fn a_c_program_of_somebody_else() {
 #[test]
 fn a_c_program_that_steps_the_device() {
     hello(&["-DSTEPS"], &["manual"]);
+}
+
+#[test]
+fn a_c_program_has_all_functions_of_the_device() {
+    let flags =
+        ["-lmlx5", "-L", library().parent().unwrap().to_str().unwrap(), "-lsofthca"].map(str::to_owned);
+    let program = compiled("capi", &flags.each_ref().map(String::as_str));
+    let dir = library().parent().unwrap().to_owned();
+    // Linked is as good as preloaded.
+    for linked in [false, true] {
+        let mut c = command(program.path());
+        c.env("LD_LIBRARY_PATH", &dir).envs([("SOFTHCA_MODE", "manual"), ("SOFTHCA_FABRIC", "none")]);
+        if linked {
+            c.env_remove("LD_PRELOAD");
+        }
+        let out = finish(c.spawn().unwrap(), "capi");
+        assert_eq!(String::from_utf8_lossy(&out.stdout), "ok\n", "{}", text(&out));
+    }
 }
 
 #[test]

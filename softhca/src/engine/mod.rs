@@ -38,6 +38,22 @@ impl Model {
         busy
     }
 
+    /// Whether a pass would find nothing to do; sets the clock, as it would. (Without an allocation: see
+    /// [`crate::model::is_idle`].)
+    pub(crate) fn is_idle(&self) -> bool {
+        let now = self.now();
+        let due = self.next_deadline().is_some_and(|d| d <= now);
+        if due || !self.failed.is_empty() || self.fabric.as_ref().is_some_and(|f| f.has_work()) {
+            return false;
+        }
+        self.contexts.iter().all(|(_, c)| {
+            c.bar.set_clock(now);
+            (0..c.page_count()).filter(|p| c.has_page(*p)).all(|p| {
+                !c.bar.is_rung(p, bits::CQ_DOORBELL) && !Bar::doorbells().any(|at| c.bar.is_rung(p, at))
+            })
+        })
+    }
+
     /// Steps until nothing is left to do, moving virtual time on to the next timer. A receiver that stays not
     /// ready while the sender retries for ever doesn't keep it from ending. Gives the number of passes with work.
     pub(crate) fn run_until_idle(&mut self) -> usize {

@@ -145,6 +145,11 @@ impl Fabric {
         }
     }
 
+    /// Whether [`Model::poll_fabric`] has something to do.
+    pub(crate) fn has_work(&self) -> bool {
+        !self.backlog.is_empty() || self.shm.has_senders()
+    }
+
     fn flush_backlog(&mut self) {
         let mut full = 0u64;
         let shm = self.shm;

@@ -265,10 +265,14 @@ impl Shm {
         }
     }
 
+    /// Whether a place has sent something since the last [`Shm::take_senders`].
+    pub(crate) fn has_senders(&self) -> bool {
+        self.word64(self.own, at::SENDERS).load(Ordering::Acquire) != 0
+    }
+
     /// The places that have sent something since the last call, as bits.
     pub(crate) fn take_senders(&self) -> u64 {
-        let senders = self.word64(self.own, at::SENDERS);
-        if senders.load(Ordering::Acquire) == 0 { 0 } else { senders.swap(0, Ordering::AcqRel) }
+        if self.has_senders() { self.word64(self.own, at::SENDERS).swap(0, Ordering::AcqRel) } else { 0 }
     }
 
     /// `src` may have sent more than was taken.

@@ -60,7 +60,9 @@ fn pump_in_vain() {
             s.note_pumped();
         }
     }
-    pump();
+    if PENDING.load(Ordering::Acquire) || !model::is_idle() {
+        pump();
+    }
     if n % PATIENCE == PATIENCE - 1 {
         std::thread::yield_now();
     }

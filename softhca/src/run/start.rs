@@ -33,7 +33,7 @@ pub(crate) extern "C" fn softhca_preloaded() {
 pub(crate) fn start(config: Config) -> Result<(), String> {
     fork::watch();
     let config = config.complete()?;
-    let mut guard = model::lock();
+    let mut guard = model::lock().ok_or("a signal handler that interrupted the device can't start one")?;
     if let Some(m) = guard.as_ref() {
         return if m.config == config {
             Ok(())
