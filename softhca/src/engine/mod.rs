@@ -49,7 +49,8 @@ impl Model {
         self.contexts.iter().all(|(_, c)| {
             c.bar.set_clock(now);
             (0..c.page_count()).filter(|p| c.has_page(*p)).all(|p| {
-                !c.bar.is_rung(p, bits::CQ_DOORBELL) && !Bar::doorbells().any(|at| c.bar.is_rung(p, at))
+                !c.bar.is_rung(p, bits::CQ_DOORBELL)
+                    && !Bar::doorbells().into_iter().any(|at| c.bar.is_rung(p, at))
             })
         })
     }
