@@ -1,8 +1,9 @@
-//! `cargo bench --bench scaling`: how the cost of a post grows with the number of queue pairs, the depth of a queue, the
+//! `cargo bench --bench scaling [--features mlx5]`: how the cost of a post grows with the number of queue pairs, the depth of a queue, the
 //! elements of a request and the registered regions, beside the same calls of C.
 //!
 //! Posts are WRITEs through the stock libmlx5 on the software HCA, which works only between the samples: nothing but
-//! building the request and writing it into the ring is measured. Samples of all rows, ours and C's, take turns, so that
+//! building the request and writing it into the ring is measured; with the feature `mlx5`, the same on the direct path, without
+//! libmlx5. Samples of all rows, ours and C's, take turns, so that
 //! whatever else the machine does meets all alike; the numbers are the least of each, and medians. What more queues and
 //! rings cost is their memory, for which the processor's caches are too small: C pays that too. What has to be flat is the
 //! ratio.
@@ -20,8 +21,9 @@ use std::ptr::null_mut;
 use std::time::Instant;
 
 use ibv::{
-    CompletionQueue, Connection, Context, Endpoint, InitAttr, Local, MemoryRegion, MrSlice, ProtectionDomain,
-    QueuePair, Rc, RemoteAccess, RemoteRegion, RemoteSlice, WorkCompletion, sys, write,
+    Backend, CompletionQueue, Connection, Context, Endpoint, InitAttr, Local, MemoryRegion, MrSlice,
+    ProtectionDomain, QueuePair, Rc, RemoteAccess, RemoteRegion, RemoteSlice, WorkCompletion, state, sys,
+    write,
 };
 use serde_json::json;
 use softhca::{Config, Hca};
@@ -31,6 +33,9 @@ const POSTS: usize = 64;
 /// Samples of each row, of ours and of C.
 const SAMPLES: usize = 2000;
 const BYTES: usize = 64;
+/// Of the direct completion queue, which has to hold what all rings could.
+#[cfg(feature = "mlx5")]
+const DIRECT_ENTRIES: u32 = 1 << 16;
 
 /// The rows: what grows, and to what.
 const ROWS: [(&str, [u32; 4]); 4] = [
@@ -47,18 +52,29 @@ struct Target {
     region: RemoteRegion,
 }
 
+/// Who posts: ours through libmlx5, C, and ours on the direct path.
+const SIDES: [&str; 2 + cfg!(feature = "mlx5") as usize] = [
+    "ours",
+    "theirs",
+    #[cfg(feature = "mlx5")]
+    "direct",
+];
+
 /// One row.
 struct Row<'a> {
     what: &'static str,
     value: u32,
-    queues: Vec<QueuePair<'a>>,
+    /// Ours and C's are not the same: who came later would find them in the processor's caches.
+    queues: [Vec<QueuePair<'a>>; 2],
+    #[cfg(feature = "mlx5")]
+    direct: Vec<QueuePair<'a, Rc, state::Rts, ibv::Direct>>,
     /// What requests send, in turn.
     data: Vec<Vec<MrSlice<'a>>>,
     to: Target,
     /// Which of `data` is next.
     next: usize,
-    ours: Vec<f64>,
-    theirs: Vec<f64>,
+    /// Nanoseconds of each side.
+    times: [Vec<f64>; SIDES.len()],
 }
 
 /// All that the rows are made from.
@@ -66,16 +82,19 @@ struct Rig<'a> {
     ctx: &'a Context,
     pd: &'a ProtectionDomain<'a>,
     cq: &'a CompletionQueue<'a>,
+    #[cfg(feature = "mlx5")]
+    direct: &'a CompletionQueue<'a, ibv::Direct>,
     regions: &'a [MemoryRegion<'a, Local>],
     to: Target,
 }
 
 impl<'a> Rig<'a> {
-    /// A queue pair that is connected to itself.
-    fn queue(&self, depth: u32, elements: u32) -> QueuePair<'a> {
+    /// Connects a queue pair to itself.
+    fn connect<B: Backend>(
+        &self,
+        qp: QueuePair<'a, Rc, state::Reset, B>,
+    ) -> QueuePair<'a, Rc, state::Rts, B> {
         let local = self.ctx.local_port(1).unwrap();
-        let builder = self.pd.create_qp::<Rc>(self.cq, self.cq);
-        let qp = builder.send_depth(depth).recv_depth(1).send_sges(elements).build().unwrap();
         let peer = Endpoint { lid: local.lid, qpn: qp.qp_num(), psn: 0, gid: local.gid };
         let qp = qp.init(InitAttr::new(1).access(RemoteAccess::WRITE)).unwrap();
         qp.connect(&Connection::new(local, 0, peer)).unwrap()
@@ -83,52 +102,83 @@ impl<'a> Rig<'a> {
 
     fn row(&self, what: &'static str, value: u32) -> Row<'a> {
         let of = |name: &str, usual: u32| if what == name { value } else { usual };
-        let elements = of("elements", 1);
-        let queues = (0..of("queue pairs", 1)).map(|_| self.queue(of("queue depth", 64), elements)).collect();
+        let (elements, depth) = (of("elements", 1), of("queue depth", 64));
+        let count = 0..of("queue pairs", 1);
         let part = BYTES / elements as usize;
-        let data = (0..of("regions", 1) as usize)
-            .map(|at| {
-                let region = &self.regions[at];
-                (0..elements as usize)
-                    .map(|part_at| region.slice(part_at * part..(part_at + 1) * part).unwrap())
-                    .collect()
-            })
-            .collect();
-        Row { what, value, queues, data, to: self.to, next: 0, ours: Vec::new(), theirs: Vec::new() }
+        let data = self.regions[..of("regions", 1) as usize].iter().map(|region| {
+            let parts = (0..elements as usize).map(|at| region.slice(at * part..(at + 1) * part).unwrap());
+            parts.collect()
+        });
+        let queue = || {
+            let builder = self.pd.create_qp::<Rc>(self.cq, self.cq);
+            self.connect(builder.send_depth(depth).recv_depth(1).send_sges(elements).build().unwrap())
+        };
+        #[cfg(feature = "mlx5")]
+        let direct = || {
+            let builder = ibv::QueuePairBuilder::direct(self.pd, self.direct, self.direct);
+            self.connect(builder.send_depth(depth).recv_depth(1).send_sges(elements).build().unwrap())
+        };
+        Row {
+            what,
+            value,
+            queues: [0, 1].map(|_| count.clone().map(|_| queue()).collect()),
+            #[cfg(feature = "mlx5")]
+            direct: count.map(|_| direct()).collect(),
+            data: data.collect(),
+            to: self.to,
+            next: 0,
+            times: Default::default(),
+        }
     }
 }
 
-impl<'a> Row<'a> {
-    /// Nanoseconds of a post, of which there are [`POSTS`].
-    fn sample(&mut self, mut post: impl FnMut(&QueuePair<'a>, &[MrSlice<'a>], &Target)) -> f64 {
-        let (queues, data, to) = (black_box(&self.queues[..]), black_box(&self.data[..]), black_box(self.to));
-        let (mut queue, mut next) = (0, self.next);
-        let start = Instant::now();
-        for _ in 0..POSTS {
-            post(&queues[queue], &data[next], &to);
-            // a division is as expensive as a third of a post
-            queue = if queue + 1 == queues.len() { 0 } else { queue + 1 };
-            next = if next + 1 == data.len() { 0 } else { next + 1 };
-        }
-        let took = start.elapsed();
-        self.next = next;
-        took.as_secs_f64() * 1e9 / POSTS as f64
-    }
-
-    fn sample_ours(&mut self) {
-        let one = self.data[0].len() == 1 && self.what != "elements";
-        let took = if one {
-            self.sample(|qp, data, to| qp.post(write(data[0], to.slice).signaled()).unwrap())
-        } else {
-            self.sample(|qp, data, to| qp.post(write(data, to.slice).signaled()).unwrap())
+impl Row<'_> {
+    /// [`POSTS`] of a side.
+    fn sample(&mut self, side: usize) {
+        let Self { what, queues: [ours, theirs], data, to, next, .. } = self;
+        // a list is what the row is about, or C's only way
+        let one = *what != "elements";
+        let took = match SIDES[side] {
+            "theirs" => time(theirs, data, *to, next, |qp, data, to| post(qp.as_ptr(), data, to)),
+            #[cfg(feature = "mlx5")]
+            "direct" if one => time(&mut self.direct, data, *to, next, |qp, data, to| {
+                qp.post(write(data[0], to.slice).signaled()).unwrap();
+            }),
+            #[cfg(feature = "mlx5")]
+            "direct" => time(&mut self.direct, data, *to, next, |qp, data, to| {
+                qp.post(write(data, to.slice).signaled()).unwrap();
+            }),
+            _ if one => time(ours, data, *to, next, |qp, data, to| {
+                qp.post(write(data[0], to.slice).signaled()).unwrap();
+            }),
+            _ => time(ours, data, *to, next, |qp, data, to| {
+                qp.post(write(data, to.slice).signaled()).unwrap();
+            }),
         };
-        self.ours.push(took);
+        self.times[side].push(took);
     }
+}
 
-    fn sample_theirs(&mut self) {
-        let took = self.sample(|qp, data, to| post(qp.as_ptr(), data, to));
-        self.theirs.push(took);
+/// Nanoseconds of a post, of which there are [`POSTS`].
+fn time<'a, Q>(
+    queues: &mut [Q],
+    data: &[Vec<MrSlice<'a>>],
+    to: Target,
+    next: &mut usize,
+    mut post: impl FnMut(&mut Q, &[MrSlice<'a>], &Target),
+) -> f64 {
+    let (queues, data, to) = (black_box(queues), black_box(data), black_box(to));
+    let (mut queue, mut at) = (0, *next);
+    let start = Instant::now();
+    for _ in 0..POSTS {
+        post(&mut queues[queue], &data[at], &to);
+        // a division is as expensive as a third of a post
+        queue = if queue + 1 == queues.len() { 0 } else { queue + 1 };
+        at = if at + 1 == data.len() { 0 } else { at + 1 };
     }
+    let took = start.elapsed();
+    *next = at;
+    took.as_secs_f64() * 1e9 / POSTS as f64
 }
 
 /// As C does it: the fields that matter, one by one.
@@ -151,9 +201,8 @@ fn post(qp: *mut sys::ibv_qp, data: &[MrSlice<'_>], to: &Target) {
     assert_eq!(result, 0, "ibv_post_send");
 }
 
-/// Lets the device work, and takes its completions.
-fn step(hca: &Hca, cq: &CompletionQueue<'_>) {
-    hca.run_until_idle();
+/// Takes the completions of a sample.
+fn take(cq: &CompletionQueue<'_>) {
     let (mut wcs, mut done) = ([WorkCompletion::default(); POSTS], 0);
     while done < POSTS {
         let found = cq.poll(&mut wcs).unwrap();
@@ -182,7 +231,19 @@ fn main() {
     let regions: Vec<_> = (0..count).map(|_| pd.alloc_local(4096).unwrap()).collect();
     let region = target.remote_region();
     let to = Target { slice: region.slice(..).unwrap(), region };
-    let rig = Rig { ctx: &ctx, pd: &pd, cq: &cq, regions: &regions, to };
+    #[cfg(feature = "mlx5")]
+    let direct = CompletionQueue::builder(&ctx, DIRECT_ENTRIES).build_direct().unwrap();
+    #[cfg(feature = "mlx5")]
+    let mut poller = ibv::mlx5::Poller::new(&direct).unwrap();
+    let rig = Rig {
+        ctx: &ctx,
+        pd: &pd,
+        cq: &cq,
+        #[cfg(feature = "mlx5")]
+        direct: &direct,
+        regions: &regions,
+        to,
+    };
     let mut rows: Vec<Row<'_>> =
         ROWS.iter().flat_map(|(what, values)| values.map(|value| rig.row(what, value))).collect();
     for sample in 0..=SAMPLES {
@@ -190,33 +251,43 @@ fn main() {
             eprintln!("scaling: {sample}/{SAMPLES}");
         }
         for row in &mut rows {
-            // who comes second finds the queues in the processor's caches
-            for ours in [sample % 2 == 0, sample % 2 != 0] {
-                if ours {
-                    row.sample_ours();
-                } else {
-                    row.sample_theirs();
+            for turn in 0..SIDES.len() {
+                // none always comes first
+                let side = (sample + turn) % SIDES.len();
+                row.sample(side);
+                hca.run_until_idle();
+                match SIDES[side] {
+                    #[cfg(feature = "mlx5")]
+                    "direct" => (0..POSTS).for_each(|_| {
+                        poller.poll().expect("a completion for each post").result().map(drop).unwrap();
+                    }),
+                    _ => take(&cq),
                 }
-                step(&hca, &cq);
             }
         }
         if sample == 0 {
             // the first touch of everything
-            rows.iter_mut().for_each(|row| [&mut row.ours, &mut row.theirs].into_iter().for_each(Vec::clear));
+            rows.iter_mut().flat_map(|row| &mut row.times).for_each(Vec::clear);
         }
     }
     if !json {
-        println!("{:20} {:>15} {:>15} {:>12}", "ns/post, min/median", "ours", "C", "ratio");
+        println!("{:20} {:>15} {:>15} {:>12} {:>15}", "ns/post, min/median", "ours", "C", "ratio", "direct");
     }
-    for row in &rows {
-        let (ours, theirs) = (summary(&row.ours), summary(&row.theirs));
+    for Row { what, value, times, .. } in &rows {
+        let times = times.each_ref().map(|times| summary(times));
+        let of = |side| SIDES.iter().position(|name| *name == side).map(|side| times[side]);
+        let (ours, theirs, direct) = (of("ours").unwrap(), of("theirs").unwrap(), of("direct"));
         if json {
-            println!("{}", json!({ "what": row.what, "value": row.value, "ours": ours, "theirs": theirs }));
+            println!(
+                "{}",
+                json!({ "what": what, "value": value, "ours": ours, "theirs": theirs, "direct": direct })
+            );
         } else {
             let pair = |[least, median]: [f64; 2]| format!("{least:.1} / {median:.1}");
             let ratio = format!("{:.2} / {:.2}", ours[0] / theirs[0], ours[1] / theirs[1]);
-            let name = format!("{} {}", row.value, row.what);
-            println!("{name:20} {:>15} {:>15} {ratio:>12}", pair(ours), pair(theirs));
+            let direct = direct.map_or_else(|| "-".to_owned(), pair);
+            let name = format!("{value} {what}");
+            println!("{name:20} {:>15} {:>15} {ratio:>12} {direct:>15}", pair(ours), pair(theirs));
         }
     }
 }

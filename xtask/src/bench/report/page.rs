@@ -9,6 +9,7 @@ const STYLE: &str = include_str!("page.css");
 
 const OURS: (&str, &str) = ("ibv", "ours");
 const THEIRS: (&str, &str) = ("C", "theirs");
+const DIRECT: (&str, &str) = ("ibv, direct", "green");
 const FLOOR: (&str, &str) = ("floor", "floor");
 
 /// All of it. `limits` is what can't be concluded.
@@ -268,7 +269,8 @@ fn growth(rows: &[Row]) -> Vec<Option<String>> {
             is_dashed: false,
             points: rows.iter().filter_map(|row| Some((row.number("value")?, row.number(field)?))).collect(),
         };
-        let lines = [line(OURS, "ours/0"), line(THEIRS, "theirs/0")];
+        let mut lines = vec![line(OURS, "ours/0"), line(THEIRS, "theirs/0"), line(DIRECT, "direct/0")];
+        lines.retain(|line| !line.points.is_empty());
         let ticks =
             rows.iter().filter_map(|row| row.number("value")).map(|value| (value, chart::short(value)));
         let x = Axis { label: "", is_log: true, ticks: Some(ticks.collect()) };

@@ -134,12 +134,17 @@ pub(super) fn scaling(data: &Data) -> Option<Table> {
         let pair = |who| format!("{} / {}", number(of(who, 0), 1), number(of(who, 1), 1));
         let ratio = |at| number(of("ours", at).zip(of("theirs", at)).map(|(ours, theirs)| ours / theirs), 2);
         let name = format!("{} {}", number(row.number("value"), 0), row.text("what").unwrap_or_default());
-        vec![name, pair("ours"), pair("theirs"), format!("{} / {}", ratio(0), ratio(1))]
+        vec![name, pair("ours"), pair("theirs"), format!("{} / {}", ratio(0), ratio(1)), pair("direct")]
     };
-    let note = "Nanoseconds of a post through libmlx5, least and median; nothing is executed meanwhile. What more \
-                memory costs C pays too: what has to be flat is the ratio.";
+    let note = "Nanoseconds of a post through libmlx5 (`direct`: without it), least and median; nothing is executed \
+                meanwhile. What more memory costs C pays too: what has to be flat is the ratio.";
     let rows = data.scaling.iter().map(cells).collect();
-    Table::new("Cost of a post as things grow".into(), note, &["", "ours", "C", "ours / C"], rows)
+    Table::new(
+        "Cost of a post as things grow".into(),
+        note,
+        &["", "ours", "C", "ours / C", "ours, direct"],
+        rows,
+    )
 }
 
 /// Latencies at a place.
