@@ -240,7 +240,10 @@ fn closing(fd: c_int) -> bool {
         Some(Kind::Own) => false,
         Some(_) => {
             if let Some(kind) = fds::take(fd) {
+                // Who closes what he failed to use still wants to know why that failed.
+                let e = real::errno();
                 run::closing(fd, kind);
+                real::set_errno(e);
             }
             true
         }

@@ -2,8 +2,6 @@
 
 use crate::common::*;
 use ibv_sys::*;
-use softhca::Syndrome;
-use std::ptr::null_mut;
 use std::time::Duration;
 
 const EVENT_QP_FATAL: i32 = 1;
@@ -11,8 +9,6 @@ const EVENT_QP_REQ_ERR: i32 = 2;
 const EVENT_QP_ACCESS_ERR: i32 = 3;
 const EVENT_COMM_EST: i32 = 4;
 const EVENT_SQ_DRAINED: i32 = 5;
-const EVENT_PORT_ACTIVE: i32 = 9;
-const EVENT_PORT_ERR: i32 = 10;
 const EVENT_SRQ_LIMIT: i32 = 15;
 const EVENT_LAST_WQE: i32 = 16;
 
@@ -405,67 +401,4 @@ fn an_overrun_kills_queue_and_pair() {
     free_cq(cb);
     m.dereg();
     d.close();
-}
-
-#[test]
-fn injected_faults() {
-    let (_g, hca) = start();
-    let d = Dev::open(0);
-    let p = Pair::new(&d, RC);
-    let write = |i| rdma(IBV_WR_RDMA_WRITE, i, &mut [], p.mb.addr, p.mb.rkey());
-    // Two losses are repaired by retransmission.
-    hca.drop_message(1);
-    hca.drop_message(2);
-    let before = hca.now();
-    p.a.send(write(1));
-    hca.run_until_idle();
-    one(p.ca);
-    assert_eq!(hca.now() - before, Duration::from_nanos(2 * (4096 << 14)));
-    // Late by 5 ms.
-    hca.delay_message(1, Duration::from_millis(5));
-    let before = hca.now();
-    p.a.send(write(2));
-    hca.run_until_idle();
-    one(p.ca);
-    assert_eq!(hca.now() - before, Duration::from_millis(5));
-    // One bit of the payload is wrong.
-    hca.corrupt_message(1);
-    p.a.send(rdma(IBV_WR_RDMA_WRITE, 3, &mut [p.ma.sge(0, 4)], p.mb.addr, p.mb.rkey()));
-    hca.run_until_idle();
-    one(p.ca);
-    let (sent, got) = (p.a_bytes(0, 4), p.b_bytes(0, 4));
-    assert_eq!((sent[0] ^ got[0], &sent[1..]), (1, &got[1..]));
-    // The third control call fails.
-    hca.fail_verb(2, 28);
-    let c1 = d.cq(8);
-    assert!(try_cq(&d).is_null());
-    assert_eq!(errno(), 28);
-    free_cq(c1);
-    // The link goes down: nothing arrives, and the application is told.
-    hca.set_link(0, false);
-    assert_eq!(d.event(), EVENT_PORT_ERR);
-    p.a.send(write(4));
-    hca.step();
-    assert!(poll(p.ca).is_none());
-    hca.set_link(0, true);
-    assert_eq!(d.event(), EVENT_PORT_ACTIVE);
-    hca.run_until_idle();
-    assert_eq!(drain(p.ca), [(4, 0)]);
-    // A completion is bad.
-    hca.fail_next_completion(Syndrome::RemoteAborted);
-    p.a.send(write(5));
-    hca.run_until_idle();
-    assert_eq!(drain(p.ca), [(5, IBV_WC_REM_ABORT_ERR)]);
-    // A queue pair dies.
-    hca.fail_qp(p.b.num);
-    assert_eq!(d.event(), EVENT_QP_FATAL);
-    assert_eq!(state(&p.b), IBV_QPS_ERR);
-    p.close();
-    d.close();
-}
-
-#[expect(unsafe_code, reason = "a C call")]
-fn try_cq(d: &Dev) -> *mut ibv_cq {
-    // SAFETY: an open device.
-    unsafe { ibv_create_cq(d.ctx, 8, null_mut(), null_mut(), 0) }
 }

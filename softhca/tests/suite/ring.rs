@@ -54,6 +54,11 @@ impl Ring {
         }
     }
 
+    /// The queue's number.
+    pub(crate) fn number(&self) -> u32 {
+        self.dv.cqn
+    }
+
     /// Its first byte.
     pub(crate) fn start(&self) -> *mut u8 {
         self.dv.buf.cast()
