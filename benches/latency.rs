@@ -35,7 +35,7 @@ const EVENT_SIZES: [usize; 2] = [64, 4096];
 /// Messages of a run: as many as its time allows, within these.
 const ITERATIONS: std::ops::RangeInclusive<u64> = 50..=20_000;
 /// Of a first run, which tells how many those are.
-const TRY: u64 = 50;
+const TRY: u64 = 200;
 
 fn tests() -> Vec<Test> {
     use Operation::{CmpSwp, FetchAdd, Read, Send, Tcp, Write};
@@ -81,7 +81,7 @@ impl Bench<'_> {
 
     /// As many messages as a run has time for.
     fn sized(&self, test: Test) -> Result<Test> {
-        let first = self.ours(&Test { iterations: TRY, ..test.clone() })?.at(50.0);
+        let first = self.ours(&Test { iterations: TRY, ..test.clone() })?.mean();
         let round_trip = if test.operation.is_two_sided() { 2.0 * first } else { first };
         let iterations = (self.options.time.as_secs_f64() * 1e6 / round_trip) as u64;
         Ok(Test { iterations: iterations.clamp(*ITERATIONS.start(), *ITERATIONS.end()), ..test })

@@ -24,7 +24,7 @@ pub struct Options {
 const OPTIONS: &str = "
   NAME...        only the rows whose name contains one of them
   --pairs N      how often each row is measured beside C's program (default 7)
-  --time MS      how long a run takes, as far as it can be foreseen (default 150)
+  --time MS      how long a run takes, as far as it can be foreseen (default 100)
   --json         the results as lines of JSON
 
 IBV_DEVICE names the device, IBV_PORT its port (default 1), IBV_GID_INDEX the GID to send from. Without IBV_DEVICE it
@@ -33,7 +33,7 @@ is the software HCA, whose times say nothing about hardware.";
 impl Options {
     /// None if help was wanted, and printed.
     pub(crate) fn parse(about: &str) -> Result<Option<Self>> {
-        let mut options = Self { json: false, pairs: 7, time: Duration::from_millis(150), names: Vec::new() };
+        let mut options = Self { json: false, pairs: 7, time: Duration::from_millis(100), names: Vec::new() };
         let mut parser = lexopt::Parser::from_env();
         while let Some(argument) = parser.next()? {
             match argument {

@@ -67,7 +67,7 @@ impl Series {
         Ok(())
     }
 
-    /// The latency which so many percent do not exceed.
+    /// The latency in microseconds which so many percent do not exceed.
     pub fn at(&self, percent: f64) -> f64 {
         self.histogram.value_at_percentile(percent) as f64 / UNIT
     }
@@ -75,6 +75,11 @@ impl Series {
     /// How many.
     pub fn samples(&self) -> u64 {
         self.histogram.len()
+    }
+
+    /// Their mean.
+    pub fn mean(&self) -> f64 {
+        self.histogram.mean() / UNIT
     }
 
     /// Microseconds that both sides computed in a round trip.

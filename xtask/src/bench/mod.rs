@@ -38,9 +38,10 @@ Without a command: all of it, one after the other, then the report.
                     machine (default: IBV_DEVICE if set, else soft)
   -- OPTION...      for latency: those of `cargo bench --bench latency`, such as --pairs 3";
 
-/// Where a report's data are: `ibv-bench` in Cargo's folder, which `program` is in, built for release.
+/// Where a report's data are: `ibv-bench` in Cargo's folder, which `program` is in.
 fn reports(program: &Path) -> Result<PathBuf> {
-    let profile = program.ancestors().find(|folder| folder.ends_with("release"));
+    let is_profile = |folder: &&Path| folder.ends_with("release") || folder.ends_with("debug");
+    let profile = program.ancestors().find(is_profile);
     let target = profile.and_then(Path::parent).context("a program that is not in Cargo's folder")?;
     let folder = target.join("ibv-bench");
     std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
@@ -115,8 +116,7 @@ pub(crate) fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
         measure::at(&place, &bandwidth, "bandwidth", &wanted.options, &folder)?;
     }
     if wanted.part.is_none() || wanted.wants("report") {
-        let [program] = measure::build(["scaling"])?;
-        println!("{}", report::write(&reports(&program)?)?.display());
+        println!("{}", report::write(&reports(&std::env::current_exe()?)?)?.display());
     }
     Ok(status)
 }

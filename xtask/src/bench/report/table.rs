@@ -84,7 +84,7 @@ pub(super) fn counts(data: &Data) -> Vec<Table> {
                 vec![row.name(), of("ours"), of("theirs"), ratio, of("bar"), of("floor")]
             };
             Table::new(
-                format!("Instructions: {group}"),
+                format!("Instructions, {}", title(&group)),
                 NOTE,
                 &columns,
                 rows.into_iter().map(cells).collect(),
