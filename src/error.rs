@@ -154,11 +154,25 @@ pub struct VerbError {
     verb: &'static str,
     errno: i32,
     asked: String,
+    /// What helps, if who called the verb knows better than its name tells.
+    advice: Option<&'static str>,
 }
+
+/// What helps if a path to a peer is refused.
+pub(crate) const PATH_ADVICE: &str = "RoCE needs a GRH: give the index of a GID (`Context::gid_table`) and the peer's GID, both of \
+     one kind (IPv4 or IPv6); and check port and MTU";
 
 impl VerbError {
     pub(crate) fn new(verb: &'static str, errno: i32, asked: impl Into<String>) -> Self {
-        Self { verb, errno, asked: asked.into() }
+        Self { verb, errno, asked: asked.into(), advice: None }
+    }
+
+    /// With `advice`, if it is that errno.
+    pub(crate) fn advise(mut self, errno: i32, advice: Option<&'static str>) -> Self {
+        if self.errno == errno {
+            self.advice = advice;
+        }
+        self
     }
 
     /// The C function.
@@ -173,7 +187,7 @@ impl VerbError {
 
     /// What usually helps against this errno of this verb.
     pub fn hint(&self) -> Option<&'static str> {
-        match (self.verb, self.errno) {
+        self.advice.or(match (self.verb, self.errno) {
             ("ibv_reg_mr", libc::ENOMEM) => Some(
                 "registered memory is locked: raise the limit (`ulimit -l`, RLIMIT_MEMLOCK) or register less",
             ),
@@ -184,16 +198,7 @@ impl VerbError {
                 "the kernel has no RDMA support loaded: `modprobe ib_uverbs`; without an adapter, `rdma link add rxe0 \
                      type rxe netdev NAME` makes a software one",
             ),
-            ("ibv_create_ah" | "ibv_modify_qp", libc::EINVAL) if self.names_a_path() => Some(
-                "RoCE needs a GRH: give the index of a GID (`Context::gid_table`) and the peer's GID, both of one kind (IPv4 \
-                 or IPv6); and check port and MTU",
-            ),
-            ("ibv_modify_qp", libc::EINVAL) if self.asked.starts_with("RESET to INIT") => {
-                Some("check port (from 1, `DeviceAttr::phys_port_cnt`) and access")
-            }
-            ("ibv_modify_qp", libc::EINVAL) if self.asked.starts_with("RTR to RTS") => {
-                Some("check `max_rd_atomic` (`DeviceAttr::max_qp_init_rd_atom`)")
-            }
+            ("ibv_create_ah", libc::EINVAL) => Some(PATH_ADVICE),
             ("ibv_query_port", libc::EINVAL) => Some("ports count from 1 (`DeviceAttr::phys_port_cnt`)"),
             ("ibv_create_ah" | "ibv_modify_qp", libc::ENODATA) => {
                 Some("the GID index names an empty entry of the port's table (`Context::gid_table`)")
@@ -203,12 +208,7 @@ impl VerbError {
             ("mmap", libc::ENOMEM) => Some("for huge pages, reserve some first (`sysctl vm.nr_hugepages`)"),
             (_, libc::EOPNOTSUPP | libc::ENOSYS) => Some("this device or its driver does not support it"),
             _ => None,
-        }
-    }
-
-    /// Whether it asked for a path to a peer: of the transitions, one does.
-    fn names_a_path(&self) -> bool {
-        self.verb != "ibv_modify_qp" || self.asked.starts_with("INIT to RTR")
+        })
     }
 
     fn of(&self) -> String {
@@ -303,11 +303,15 @@ mod tests {
     #[test]
     fn hints_are_given_where_they_fit() {
         let hint = |verb, errno, asked: &str| VerbError::new(verb, errno, asked).to_string();
-        assert!(
-            hint("ibv_modify_qp", libc::EINVAL, "INIT to RTR, attr_mask 0x1").contains("RoCE needs a GRH")
-        );
         assert!(hint("ibv_create_ah", libc::EINVAL, "").contains("RoCE needs a GRH"));
-        assert!(!hint("ibv_modify_qp", libc::EINVAL, "SQD to RTS, attr_mask 0x1").contains("GRH"));
+        // a text that happens to read like another call's is no reason for its advice
+        assert!(!hint("ibv_modify_qp", libc::EINVAL, "INIT to RTR, attr_mask 0x1").contains("GRH"));
+        let advised =
+            VerbError::new("ibv_modify_qp", libc::EINVAL, "").advise(libc::EINVAL, Some(PATH_ADVICE));
+        assert!(advised.to_string().contains("RoCE needs a GRH"));
+        let other =
+            VerbError::new("ibv_modify_qp", libc::ENODATA, "").advise(libc::EINVAL, Some(PATH_ADVICE));
+        assert!(!other.to_string().contains("RoCE needs a GRH"));
         assert!(hint("ibv_modify_qp", libc::ENODATA, "INIT to RTR").contains("empty entry"));
         assert!(hint("ibv_reg_mr", libc::ENOMEM, "9 bytes").contains("ulimit -l"));
     }

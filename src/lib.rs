@@ -33,9 +33,11 @@
 //! | `ibv_pd` | [`ProtectionDomain`] | a context |
 //! | `ibv_mr` | [`MemoryRegion`], [`Local`] or [`Remote`] | a domain and a [`Buffer`] |
 //! | `ibv_mw` | [`MemoryWindow`], [`Type1`] or [`Type2`] | a domain; bound over [`Remote`] regions by [`bind_mw`] |
+//! | `ibv_async_event` | [`AsyncEvent`] of [`AsyncEvents`] | a context |
 //! | `ibv_cq`, `ibv_comp_channel` | [`CompletionQueue`], [`CompletionChannel`] | a context |
 //! | `ibv_ah` | [`AddressHandle`] | a domain and an [`AddressVector`] |
 //! | `ibv_qp` | [`QueuePair`] of [`Rc`], [`Uc`] or [`Ud`] | a domain and two completion queues |
+//! | `ibv_srq` | [`SharedReceiveQueue`] | a domain; queue pairs of [`WithSrq`] receive from it |
 //! | `ibv_send_wr` | [`send`], [`write()`], [`read()`], [`cmp_swp`], [`fetch_add`], and their kin | [`MrSlice`]s, windows |
 //! | `ibv_recv_wr` | [`recv`] | [`MrSlice`]s |
 //! | `ibv_wc` | [`WorkCompletion`] | polling |
@@ -132,6 +134,7 @@ mod cq;
 mod device;
 mod dma;
 mod error;
+mod id;
 #[cfg(feature = "mlx5")]
 pub mod mlx5;
 mod mr;
@@ -140,22 +143,28 @@ mod parent;
 mod pd;
 pub mod qp;
 mod raw;
+mod readiness;
+mod srq;
 mod wr;
 
 pub use addr::{AddressVector, Endpoint, Gid, Grh, Guid, LocalPort, Mtu, random_psn};
 pub use ah::{AddressHandle, GRH_LEN};
 pub use arena::{Arena, Peers, RegionArena};
-pub use context::{Context, GidEntry, GidType, LinkLayer, PortAttr, PortState};
+pub use context::{
+    AsyncEvent, AsyncEventKind, AsyncEvents, AsyncSubject, Context, GidEntry, GidType, LinkLayer, PortAttr,
+    PortState,
+};
 #[cfg(feature = "mlx5")]
 pub use cq::Direct;
 pub use cq::{
-    Arm, Bare, Completion, CompletionChannel, CompletionQueue, CompletionQueueBuilder, CqId, CqKind, PollCq,
+    Arm, Bare, Completion, CompletionChannel, CompletionQueue, CompletionQueueBuilder, CqKind, PollCq,
     PollError, Tracked, WcError, WcOpcode, WcStatus, WorkCompletion,
 };
 pub use device::{AtomicCap, Device, DeviceAttr, DeviceList, Devices, NodeType, TransportType, devices};
 pub use error::{CloseError, Error, Refused, Result, TransitionError, VerbError};
 #[doc(no_inline)]
 pub use ibv_sys as sys;
+pub use id::{CqId, QpId, SrqId};
 pub use mr::{
     Buffer, ForPeers, HugePages, Local, MemoryRegion, MrSlice, MrU64, Pages, PagesBuilder, RangeError,
     RawBuffer, RawMemory, RegionKind, Remote, RemoteAccess, RemoteRegion, RemoteSlice, RemoteU64,
@@ -164,14 +173,16 @@ pub use mw::{ByRequest, MemoryWindow, Type1, Type2, WindowType};
 pub use parent::Parent;
 pub use pd::ProtectionDomain;
 pub use qp::{
-    Atomics, Backend, Basic, Connected, Connection, Datagram, DynQueuePair, Extended, InitAttr, OwnedQp,
-    PostRecv, PostSend, QpAttr, QpCaps, QpState, QueuePair, QueuePairBuilder, Rc, RdmaRead, RdmaWrite,
-    SendInvalidate, Transport, Uc, Ud, UdInitAttr, Unreliable, Windows, state,
+    Atomics, Backend, Basic, Connected, Connection, Datagram, DynQueuePair, Extended, InitAttr, OwnReceives,
+    OwnedQp, PostRecv, PostSend, QpAttr, QpCaps, QpState, QueuePair, QueuePairBuilder, Rc, RdmaRead,
+    RdmaWrite, SendInvalidate, Transport, Uc, Ud, UdInitAttr, Unreliable, Windows, WithSrq, state,
 };
+pub use srq::{SharedReceiveQueue, SrqAttr};
 pub use wr::{
     Address, Batch, BatchStorage, BindMw, CmpSwp, Empty, FetchAdd, Gather, Inline, Keepable, LocalInv,
-    PostError, Prepared, Read, Recv, RecvBatch, RecvStorage, Scatter, Send, SendInv, SendRequest, SendTo,
-    Write, bind_mw, cmp_swp, fetch_add, local_inv, read, recv, send, send_imm, send_inv, write, write_imm,
+    PostError, Prepared, Read, ReceiveQueue, Recv, RecvBatch, RecvStorage, Scatter, Send, SendInv,
+    SendRequest, SendTo, Write, bind_mw, cmp_swp, fetch_add, local_inv, read, recv, send, send_imm, send_inv,
+    write, write_imm,
 };
 
 #[cfg(doctest)]

@@ -10,6 +10,7 @@
 use std::ffi::c_int;
 use std::io;
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 use ibv_sys as sys;
 
@@ -47,6 +48,7 @@ objects! {
     ibv_comp_channel: ibv_destroy_comp_channel,
     ibv_cq: ibv_destroy_cq,
     ibv_qp: ibv_destroy_qp,
+    ibv_srq: ibv_destroy_srq,
     ibv_ah: ibv_destroy_ah,
     ibv_td: ibv_dealloc_td,
 }
@@ -135,6 +137,12 @@ impl<T: Object> Drop for Raw<T> {
     fn drop(&mut self) {
         self.destroy_or_leak();
     }
+}
+
+/// What `core` holds, if nothing else does: it is to be destroyed.
+pub(crate) fn sole<'a, T>(core: &'a mut Arc<T>, verb: &'static str) -> Result<&'a mut T> {
+    Arc::get_mut(core)
+        .ok_or_else(|| VerbError::new(verb, libc::EBUSY, "something that was made with it is there").into())
 }
 
 /// 0 is success, anything else an errno.

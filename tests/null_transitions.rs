@@ -14,7 +14,7 @@ use ibv::state::{Init, Rts};
 use ibv::sys::*;
 use ibv::{
     AddressVector, CompletionQueue, Context, Gid, Grh, InitAttr, Mtu, ProtectionDomain, QpState, QueuePair,
-    RemoteAccess, Transport, Uc, Ud, UdInitAttr,
+    Rc, RemoteAccess, Transport, Uc, Ud, UdInitAttr,
 };
 use nullhca::{Modify, hca};
 use support_null::*;
@@ -409,4 +409,34 @@ fn values_out_of_their_range_never_reach_the_device() {
     let calls = hca().take_modifies();
     assert!(calls.iter().all(|call| call.errno == 0 && call.attr.qp_state != RTS));
     rtr().rts(RcRtsAttr::new(0xff_ffff).timeout(31).retry_cnt(7).rnr_retry(7)).unwrap();
+}
+
+#[test]
+fn a_refused_step_advises_on_its_own_attributes() {
+    let ctx = open();
+    let (pd, cq) = (ctx.alloc_pd().unwrap(), ctx.create_cq(64).unwrap());
+    let refuse = |errno| hca().fail("ibv_modify_qp", errno);
+    let attr = || InitAttr::new(1);
+    let qp = pd.create_qp::<Rc>(&cq, &cq).build().unwrap();
+
+    refuse(libc::EINVAL);
+    let refused = qp.init(attr()).unwrap_err();
+    assert!(refused.to_string().contains("check port (from 1"), "{refused}");
+    let qp = refused.into_object().unwrap().init(attr()).unwrap();
+    refuse(libc::EINVAL);
+    let refused = qp.connect(&connection(&ctx)).unwrap_err();
+    assert!(refused.to_string().contains("RoCE needs a GRH"), "{refused}");
+    let qp = refused.into_object().unwrap().init(attr()).unwrap();
+    hca().script("ibv_modify_qp", &[0, libc::EINVAL]);
+    let refused = qp.connect(&connection(&ctx)).unwrap_err();
+    assert!(refused.to_string().contains("check `max_rd_atomic`"), "{refused}");
+    let qp = refused.into_object().unwrap().init(attr()).unwrap();
+    // another errno has advice of its own
+    refuse(libc::ENODATA);
+    let refused = qp.connect(&connection(&ctx)).unwrap_err();
+    assert!(refused.to_string().contains("empty entry"), "{refused}");
+    let qp = refused.into_object().unwrap().init(attr()).unwrap().connect(&connection(&ctx)).unwrap();
+    refuse(libc::EINVAL);
+    let refused = qp.into_error().unwrap_err();
+    assert!(refused.to_string().ends_with("Invalid argument (os error 22)"), "{refused}");
 }

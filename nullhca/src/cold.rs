@@ -44,7 +44,7 @@ pub(crate) fn make<T>(
 /// # Safety
 ///
 /// `T` is a C struct of integers, pointers and optional functions.
-unsafe fn zeroed<T>() -> T {
+pub(crate) unsafe fn zeroed<T>() -> T {
     // SAFETY: zero is a value of all of those.
     unsafe { MaybeUninit::zeroed().assume_init() }
 }
@@ -120,18 +120,24 @@ extern "C" fn ibv_dereg_mr(mr: *mut sys::ibv_mr) -> c_int {
     })
 }
 
+/// Both ends, for reading and for writing; or the errno.
+pub(crate) fn pipe() -> Result<(OwnedFd, OwnedFd), c_int> {
+    let mut fds = [0; 2];
+    // SAFETY: room for two descriptors.
+    if unsafe { libc::pipe2(fds.as_mut_ptr(), libc::O_CLOEXEC) } != 0 {
+        return Err(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EMFILE));
+    }
+    // SAFETY: just opened, and nobody else's.
+    let [read, write] = fds.map(|fd| unsafe { OwnedFd::from_raw_fd(fd) });
+    Ok((read, write))
+}
+
 #[unsafe(no_mangle)]
 extern "C" fn ibv_create_comp_channel(context: *mut sys::ibv_context) -> *mut sys::ibv_comp_channel {
     const VERB: &str = "ibv_create_comp_channel";
     let at = context_at(context);
     make(VERB, (Kind::Context, at), |universe, hca, _| {
-        let mut fds = [0; 2];
-        // SAFETY: room for two descriptors.
-        if unsafe { libc::pipe2(fds.as_mut_ptr(), libc::O_CLOEXEC) } != 0 {
-            return Err(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EMFILE));
-        }
-        // SAFETY: just opened, and nobody else's.
-        let [read, write] = fds.map(|fd| unsafe { OwnedFd::from_raw_fd(fd) });
+        let (read, write) = pipe()?;
         let channel = sys::ibv_comp_channel { context, fd: read.as_raw_fd(), refcnt: 0 };
         let body = Body::Channel(Channel { read, write, events: Default::default() });
         Ok(universe.add(
@@ -215,6 +221,13 @@ impl NewQp {
             for cq in [send_cq, recv_cq] {
                 universe.find_in(verb, Kind::Cq, cq.addr(), at);
             }
+            let srq = self.init.srq;
+            if !srq.is_null() {
+                universe.find_in(verb, Kind::Srq, srq.addr(), at);
+                if self.init.cap.max_recv_wr != 0 {
+                    misuse("receives of its own for a queue pair with a shared receive queue");
+                }
+            }
             let qp_num = universe.new_qp_num(hca);
             let config = &universe.record(hca).config;
             (config.grant_caps)(&mut self.init.cap);
@@ -225,6 +238,7 @@ impl NewQp {
             qp.qp_base.pd = pd;
             qp.qp_base.send_cq = send_cq;
             qp.qp_base.recv_cq = recv_cq;
+            qp.qp_base.srq = srq;
             qp.qp_base.qp_num = qp_num;
             qp.qp_base.qp_type = self.init.qp_type;
             if let Some(ops) = ops {
@@ -237,6 +251,9 @@ impl NewQp {
             let mut parents = vec![pd.addr(), send_cq.addr()];
             if recv_cq != send_cq {
                 parents.push(recv_cq.addr());
+            }
+            if !srq.is_null() {
+                parents.push(srq.addr());
             }
             Ok(universe.add(verb, hca, New { kind: Kind::Qp, context: at, parents, body }, qp))
         });
@@ -265,6 +282,7 @@ pub(crate) unsafe extern "C" fn create_qp_ex(
     let init = sys::ibv_qp_init_attr {
         send_cq: ex.send_cq,
         recv_cq: ex.recv_cq,
+        srq: ex.srq,
         cap: ex.cap,
         qp_type: ex.qp_type,
         sq_sig_all: ex.sq_sig_all,

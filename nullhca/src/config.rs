@@ -25,6 +25,8 @@ pub struct Config {
     pub fork_status: sys::ibv_fork_status,
     /// Entries that a completion queue gets when it asks for so many.
     pub grant_cqe: fn(c_int) -> c_int,
+    /// Receives that a shared receive queue gets when it asks for so many.
+    pub grant_srq: fn(u32) -> u32,
     /// Makes the capabilities that a queue pair gets out of those it asks for.
     pub grant_caps: fn(&mut sys::ibv_qp_cap),
     /// Changes the function pointers of a queue pair with `ibv_wr_*`.
@@ -53,6 +55,9 @@ impl Default for Config {
             max_qp_init_rd_atom: 16,
             atomic_cap: sys::IBV_ATOMIC_HCA,
             max_ah: 1024,
+            max_srq: 1024,
+            max_srq_wr: 32768,
+            max_srq_sge: 31,
             max_pkeys: 2,
             phys_port_cnt: 1,
             ..sys::ibv_device_attr::default()
@@ -96,6 +101,7 @@ impl Default for Config {
             extended: true,
             fork_status: sys::IBV_FORK_UNNEEDED,
             grant_cqe: |asked| asked,
+            grant_srq: |asked| asked,
             grant_caps: |_| {},
             edit_qp: |_| {},
             fast: false,

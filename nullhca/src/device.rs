@@ -8,14 +8,17 @@
 
 use std::ffi::{c_char, c_int};
 use std::mem::MaybeUninit;
+use std::os::fd::AsRawFd;
 use std::ptr::null_mut;
 use std::sync::OnceLock;
 
 use ibv_sys as sys;
 
+use crate::cold::pipe;
+use crate::notices::Notices;
 use crate::record::Kind;
 use crate::universe::{Body, New, Universe, misuse, set_errno, with};
-use crate::{fast, path, window};
+use crate::{fast, path, srq, window};
 
 struct Devices([sys::ibv_device; 2]);
 
@@ -150,7 +153,14 @@ extern "C" fn ibv_open_device(device: *mut sys::ibv_device) -> *mut sys::ibv_con
         }
         verbs.context.device = device;
         verbs.context.cmd_fd = -1;
-        verbs.context.async_fd = -1;
+        let ends = match pipe() {
+            Ok(ends) => ends,
+            Err(errno) => {
+                set_errno(errno);
+                return null_mut();
+            }
+        };
+        verbs.context.async_fd = ends.0.as_raw_fd();
         verbs.context.num_comp_vectors = comp_vectors;
         verbs.context.abi_compat = sys::__VERBS_ABI_IS_EXTENDED;
         let ops = &mut verbs.context.ops;
@@ -166,20 +176,26 @@ extern "C" fn ibv_open_device(device: *mut sys::ibv_device) -> *mut sys::ibv_con
             ops.req_notify_cq = Some(crate::events::req_notify_cq);
             ops.post_send = Some(path::post_send);
             ops.post_recv = Some(path::post_recv);
+            ops.post_srq_recv = Some(srq::post_srq_recv);
             ops.poll_cq = Some(path::poll_cq);
         }
-        let verbs = add_context(universe, hca, verbs);
+        let verbs = add_context(universe, hca, verbs, Notices::new(ends));
         // SAFETY: just made; the context is a field of it.
         unsafe { &raw mut (*verbs).context }
     })
 }
 
 /// A context is known by the address of its `ibv_context`, which stands in the middle of what was allocated.
-fn add_context(universe: &mut Universe, hca: usize, verbs: sys::verbs_context) -> *mut sys::verbs_context {
+fn add_context(
+    universe: &mut Universe,
+    hca: usize,
+    verbs: sys::verbs_context,
+    notices: Notices,
+) -> *mut sys::verbs_context {
     universe.add(
         "ibv_open_device",
         hca,
-        New { kind: Kind::Context, context: 0, parents: Vec::new(), body: Body::Plain },
+        New { kind: Kind::Context, context: 0, parents: Vec::new(), body: Body::Context(notices) },
         verbs,
     )
 }

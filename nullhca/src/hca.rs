@@ -12,6 +12,7 @@ use ibv_sys as sys;
 
 use crate::config::Config;
 use crate::events;
+use crate::notices;
 use crate::record::{Call, Id, Kind, Live, Modify, PostFault, RecvWr, Registration, SendWr, WrCall};
 use crate::universe::{Body, misuse, with};
 
@@ -150,6 +151,11 @@ impl Hca {
             Body::Cq(cq) => (cq.events_read, cq.events_acked),
             _ => misuse("a completion queue without its body"),
         })
+    }
+
+    /// An asynchronous event of a context; `element` is the address of what it names, or the port.
+    pub fn notify(self, context: *mut sys::ibv_context, event_type: sys::ibv_event_type, element: usize) {
+        notices::raise(context, event_type, element);
     }
 
     /// The device moves a queue pair to another state on its own.

@@ -206,18 +206,42 @@ pub(crate) unsafe extern "C" fn post_recv(
     with(|universe| {
         let object = universe.find("ibv_post_recv", Kind::Qp, qp.addr());
         let hca = object.hca;
-        let state = qp_of(object).attr.qp_state;
-        let mut fault = universe.record(hca).post_faults.pop_front();
-        if state == sys::IBV_QPS_RESET {
-            fault = Some(PostFault { accept: 0, errno: libc::EINVAL, bad: Bad::Nth });
+        let body = qp_of(object);
+        if !body.init.srq.is_null() {
+            misuse("ibv_post_recv on a queue pair with a shared receive queue");
         }
-        // SAFETY: the caller's list and out-parameter; all fields of a receive have a meaning.
-        let (posted, errno) = unsafe {
-            walk(wr, bad, fault, |wr| RecvWr { wr_id: (*wr).wr_id, sges: sges((*wr).sg_list, (*wr).num_sge) })
-        };
-        universe.record(hca).recvs.push(posted);
-        errno
+        let fault = (body.attr.qp_state == sys::IBV_QPS_RESET).then_some(PostFault {
+            accept: 0,
+            errno: libc::EINVAL,
+            bad: Bad::Nth,
+        });
+        // SAFETY: the caller's list and out-parameter.
+        unsafe { post_receives(universe, hca, wr, bad, fault) }
     })
+}
+
+/// Records receives, up to `fault` or the next one that was asked for.
+///
+/// # Safety
+///
+/// A list of receives and an out-parameter.
+pub(crate) unsafe fn post_receives(
+    universe: &mut Universe,
+    hca: usize,
+    wr: *mut sys::ibv_recv_wr,
+    bad: *mut *mut sys::ibv_recv_wr,
+    fault: Option<PostFault>,
+) -> c_int {
+    let asked = universe.record(hca).post_faults.pop_front();
+    // SAFETY: by the caller's promise; all fields of a receive have a meaning.
+    let (posted, errno) = unsafe {
+        walk(wr, bad, fault.or(asked), |wr| RecvWr {
+            wr_id: (*wr).wr_id,
+            sges: sges((*wr).sg_list, (*wr).num_sge),
+        })
+    };
+    universe.record(hca).recvs.push(posted);
+    errno
 }
 
 pub(crate) unsafe extern "C" fn poll_cq(cq: *mut sys::ibv_cq, room: c_int, wcs: *mut sys::ibv_wc) -> c_int {

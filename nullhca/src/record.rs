@@ -23,6 +23,8 @@ pub enum Kind {
     Ah,
     /// A memory window.
     Mw,
+    /// A shared receive queue.
+    Srq,
 }
 
 /// An object, by its kind and the order of its making among those of its kind and [`Hca`](crate::Hca), from 1.
@@ -299,6 +301,7 @@ pub struct Live {
     pub qps: u32,
     pub ahs: u32,
     pub mws: u32,
+    pub srqs: u32,
 }
 
 impl Live {
@@ -313,6 +316,7 @@ impl Live {
             Kind::Qp => &mut self.qps,
             Kind::Ah => &mut self.ahs,
             Kind::Mw => &mut self.mws,
+            Kind::Srq => &mut self.srqs,
         } += 1;
     }
 }

@@ -15,6 +15,7 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 use ibv_sys as sys;
 
 use crate::config::Config;
+use crate::notices::{self, Notices};
 use crate::record::{Call, Id, Kind, Live, Modify, PostFault, RecvWr, Registration, SendWr, WrCall};
 
 /// An object in the table, by the address of its C struct.
@@ -47,6 +48,8 @@ pub(crate) enum Body {
     Channel(Channel),
     Cq(Cq),
     Qp(Box<Qp>),
+    Srq(sys::ibv_srq_attr),
+    Context(Notices),
 }
 
 pub(crate) struct Channel {
@@ -173,6 +176,14 @@ impl Universe {
         self.objects.iter().map(|(&at, object)| (at, object))
     }
 
+    pub(crate) fn bodies(&mut self) -> impl Iterator<Item = &mut Body> {
+        self.objects.values_mut().map(|object| &mut object.body)
+    }
+
+    pub(crate) fn body(&mut self, at: usize) -> Option<&mut Body> {
+        self.objects.get_mut(&at).map(|object| &mut object.body)
+    }
+
     pub(crate) fn get(&self, at: usize) -> Option<&Object> {
         self.objects.get(&at)
     }
@@ -260,13 +271,14 @@ impl Universe {
     /// Destroys what is at `at`, if nothing hangs on it and no fault was asked for: the errno.
     pub(crate) fn destroy(&mut self, verb: &'static str, kind: Kind, at: usize) -> c_int {
         let object = self.find(verb, kind, at);
-        let (id, hca, children) = (object.id, object.hca, object.children);
+        let (id, hca, children, context) = (object.id, object.hca, object.children, object.context);
         let errno = match self.verdict(hca, verb) {
             0 if children > 0 && kind != Kind::Context => libc::EBUSY,
             errno => errno,
         };
         self.note(hca, verb, Some(id), errno);
         if errno == 0 {
+            notices::forget(self, context, at);
             self.remove(at);
         }
         errno

@@ -7,9 +7,11 @@
 
 #![expect(unsafe_code, reason = "the Safety section above")]
 
+mod events;
 mod gid;
 mod port;
 
+pub use events::{AsyncEvent, AsyncEventKind, AsyncEvents, AsyncSubject};
 pub use gid::{GidEntry, GidType};
 pub use port::{LinkLayer, PortAttr, PortState};
 
@@ -295,6 +297,16 @@ impl Context {
     #[doc(alias = "ibv_create_comp_channel")]
     pub fn create_comp_channel(&self) -> Result<CompletionChannel<'_>> {
         CompletionChannel::new(self)
+    }
+
+    /// [`AsyncEvents::new`] that borrows this context.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`AsyncEvents::new`].
+    #[doc(alias = "ibv_get_async_event")]
+    pub fn async_events(&self) -> Result<AsyncEvents<'_>> {
+        AsyncEvents::new(self)
     }
 
     /// `ibv_close_device`—Closes it, which dropping does as well.

@@ -7,35 +7,19 @@
 
 #![expect(unsafe_code, reason = "the Safety section above")]
 
-use std::ffi::{c_int, c_void};
 use std::fmt;
-use std::io;
-use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ibv_sys as sys;
 
 use crate::context::Context;
-use crate::error::{CloseError, Refused, Result, VerbError};
+use crate::error::{CloseError, Refused, Result};
+use crate::id::CqId;
 use crate::parent::Parent;
-use crate::raw::{Raw, last_error};
-
-/// What a completion queue's events are told apart by: unique in the process, never reused.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub struct CqId(usize);
-
-impl CqId {
-    pub(crate) fn new() -> Self {
-        static NEXT: AtomicUsize = AtomicUsize::new(1);
-        Self(NEXT.fetch_add(1, Ordering::Relaxed))
-    }
-
-    pub(crate) fn to_cq_context(self) -> *mut c_void {
-        std::ptr::without_provenance_mut(self.0)
-    }
-}
+use crate::raw::Raw;
+use crate::readiness::Readiness;
 
 /// `ibv_comp_channel`—Where the events of completion queues arrive.
 ///
@@ -67,10 +51,9 @@ impl CqId {
 /// ```
 #[doc(alias = "ibv_comp_channel")]
 pub struct CompletionChannel<'a> {
+    readiness: Readiness,
+    // after `readiness`, whose descriptor is its
     raw: Raw<sys::ibv_comp_channel>,
-    /// An epoll instance that is readable when the channel is. The channel's own descriptor is not given out: who reads
-    /// it takes events that nobody acknowledges, for which `ibv_destroy_cq` then waits for ever.
-    readiness: OwnedFd,
     ctx: Parent<'a, Context>,
 }
 
@@ -87,19 +70,9 @@ impl<'a> CompletionChannel<'a> {
         let channel = unsafe { sys::ibv_create_comp_channel(ctx.as_ptr()) };
         // SAFETY: `channel` is new, or null with errno set.
         let raw = unsafe { Raw::new("ibv_create_comp_channel", channel, String::new) }?;
-        // SAFETY: the channel is new and alive.
-        let fd = unsafe { (*raw.as_ptr()).fd };
-        // SAFETY: the descriptor is open; these commands touch nothing but its flags.
-        let result = unsafe {
-            match libc::fcntl(fd, libc::F_GETFL) {
-                -1 => -1,
-                flags => libc::fcntl(fd, libc::F_SETFL, flags | libc::O_NONBLOCK),
-            }
-        };
-        if result == -1 {
-            return Err(last_error("fcntl", || "O_NONBLOCK on a completion channel".to_owned()));
-        }
-        Ok(Self { raw, readiness: readiness_of(fd)?, ctx })
+        // SAFETY: the channel is new and alive, and owned beside its readiness.
+        let readiness = unsafe { Readiness::new((*raw.as_ptr()).fd, "a completion channel") }?;
+        Ok(Self { readiness, raw, ctx })
     }
 
     /// `ibv_get_cq_event`—The next event, if one has arrived: the queue to poll. It is acknowledged already.
@@ -126,22 +99,17 @@ impl<'a> CompletionChannel<'a> {
     #[doc(alias = "ibv_get_cq_event")]
     #[doc(alias = "ibv_ack_cq_events")]
     pub fn try_event(&self) -> Result<Option<CqId>> {
-        let (mut cq, mut cq_context) = (null_mut(), null_mut());
-        loop {
+        self.readiness.try_read("ibv_get_cq_event", || {
+            let (mut cq, mut cq_context) = (null_mut(), null_mut());
             // SAFETY: the channel is alive, and both out-parameters are ours.
             let result =
                 unsafe { sys::ibv_get_cq_event(self.raw.as_ptr(), &raw mut cq, &raw mut cq_context) };
-            if result == 0 {
+            (result == 0).then(|| {
                 // SAFETY: the event just got names `cq`, whose destruction waits for this acknowledgement.
                 unsafe { sys::ibv_ack_cq_events(cq, 1) };
-                return Ok(Some(CqId(cq_context.addr())));
-            }
-            match io::Error::last_os_error().raw_os_error() {
-                Some(libc::EAGAIN) => return Ok(None),
-                Some(libc::EINTR) => {}
-                _ => return Err(last_error("ibv_get_cq_event", String::new)),
-            }
-        }
+                CqId::of_context(cq_context)
+            })
+        })
     }
 
     /// `ibv_get_cq_event`—Waits for the next event: the queue to poll. It is acknowledged already.
@@ -152,12 +120,7 @@ impl<'a> CompletionChannel<'a> {
     /// (`poll`) ENOMEM if the kernel has no memory to wait with. A signal (EINTR) does not end the wait.
     #[doc(alias = "ibv_get_cq_event")]
     pub fn wait(&self) -> Result<CqId> {
-        loop {
-            if let Some(id) = self.try_event()? {
-                return Ok(id);
-            }
-            self.until_readable(-1)?;
-        }
+        self.readiness.wait(|| self.try_event())
     }
 
     /// `ibv_get_cq_event`—Waits for the next event, at most for `timeout`, counted in milliseconds and rounded up;
@@ -182,39 +145,7 @@ impl<'a> CompletionChannel<'a> {
     /// ```
     #[doc(alias = "ibv_get_cq_event")]
     pub fn wait_timeout(&self, timeout: Duration) -> Result<Option<CqId>> {
-        let start = Instant::now();
-        loop {
-            if let Some(id) = self.try_event()? {
-                return Ok(Some(id));
-            }
-            let left = timeout.saturating_sub(start.elapsed());
-            if left.is_zero() {
-                return Ok(None);
-            }
-            // rounded up, or the last part of a millisecond is spent spinning
-            let millis = left.as_nanos().div_ceil(1_000_000);
-            self.until_readable(c_int::try_from(millis).unwrap_or(c_int::MAX))?;
-        }
-    }
-
-    fn until_readable(&self, timeout_ms: c_int) -> Result<()> {
-        // SAFETY: the channel is alive.
-        let fd = unsafe { (*self.raw.as_ptr()).fd };
-        let mut fd = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-        // SAFETY: one valid pollfd.
-        if unsafe { libc::poll(&raw mut fd, 1, timeout_ms) } != -1 {
-            // older kernels say only here that the device is gone, and for ever that there is nothing to read
-            let gone = fd.revents & libc::POLLIN == 0 && fd.revents != 0;
-            return if gone {
-                Err(VerbError::new("poll", libc::EIO, "the device is gone").into())
-            } else {
-                Ok(())
-            };
-        }
-        match io::Error::last_os_error().raw_os_error() {
-            Some(libc::EINTR) => Ok(()),
-            _ => Err(last_error("poll", || "waiting for a completion event".to_owned())),
-        }
+        self.readiness.wait_timeout(timeout, || self.try_event())
     }
 
     /// The context that it was made from.
@@ -242,23 +173,6 @@ impl<'a> CompletionChannel<'a> {
 impl AsFd for CompletionChannel<'_> {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.readiness.as_fd()
-    }
-}
-
-/// A descriptor that is readable when `fd` is.
-fn readiness_of(fd: c_int) -> Result<OwnedFd> {
-    // SAFETY: no precondition.
-    let epoll = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
-    if epoll == -1 {
-        return Err(last_error("epoll_create1", String::new));
-    }
-    // SAFETY: just opened, and nobody else's.
-    let epoll = unsafe { OwnedFd::from_raw_fd(epoll) };
-    let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 0 };
-    // SAFETY: both descriptors are open, and `event` is only read.
-    match unsafe { libc::epoll_ctl(epoll.as_raw_fd(), libc::EPOLL_CTL_ADD, fd, &raw mut event) } {
-        0 => Ok(epoll),
-        _ => Err(last_error("epoll_ctl", || "a completion channel".to_owned())),
     }
 }
 

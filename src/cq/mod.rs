@@ -11,7 +11,8 @@ mod channel;
 mod room;
 mod wc;
 
-pub use channel::{CompletionChannel, CqId};
+pub use channel::CompletionChannel;
+pub(crate) use wc::codes;
 pub use wc::{Completion, PollError, WcError, WcOpcode, WcStatus, WorkCompletion};
 
 use std::ffi::c_int;
@@ -22,6 +23,7 @@ use ibv_sys as sys;
 
 use crate::context::Context;
 use crate::error::{CloseError, Error, Refused, Result, VerbError};
+use crate::id::CqId;
 use crate::parent::Parent;
 use crate::raw::Raw;
 #[cfg(feature = "mlx5")]
@@ -204,7 +206,7 @@ impl<'a> CompletionQueueBuilder<'a> {
             sys::ibv_create_cq(
                 ctx.as_ptr(),
                 entries as c_int,
-                id.to_cq_context(),
+                id.to_context(),
                 self.channel_ptr(),
                 self.comp_vector as c_int,
             )

@@ -125,7 +125,7 @@ impl<'w> Completion<'w> {
         has.then(|| u32::from_be(unsafe { self.0.u1.imm_data }))
     }
 
-    /// The rkey that a received SEND with invalidate made invalid.
+    /// The rkey that a received SEND with invalidate made invalid. (Soft-RoCE invalidates it, and does not say so.)
     #[inline(always)]
     pub fn invalidated_rkey(&self) -> Option<u32> {
         let has = self.is_recv() && self.flag(sys::IBV_WC_WITH_INV);
@@ -233,6 +233,8 @@ macro_rules! codes {
         }
     };
 }
+
+pub(crate) use codes;
 
 codes! {
     /// How a request ended (`enum ibv_wc_status`; InfiniBand specification 11.6.2). Newer libraries may know more.

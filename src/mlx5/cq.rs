@@ -19,8 +19,9 @@ use super::grave::Graveyard;
 use super::poller::Place;
 use super::ring::{Lanes, is_before};
 use crate::cq::state::CqState;
-use crate::cq::{Arm, CompletionQueue, CompletionQueueBuilder, CqId, Direct, Room};
+use crate::cq::{Arm, CompletionQueue, CompletionQueueBuilder, Direct, Room};
 use crate::error::{Error, Result};
+use crate::id::CqId;
 use crate::raw::Raw;
 
 /// What the poller and the queue pairs of a completion queue share.
@@ -223,7 +224,7 @@ impl<'a> CompletionQueueBuilder<'a> {
         // one more is what the library adds
         let entries = asked.saturating_mul(2) - 1;
         // SAFETY: the channel is of the same context, and held by the queue.
-        let raw = unsafe { dv::create_cq(ctx, entries, entry_size, id.to_cq_context(), channel, vector) }?;
+        let raw = unsafe { dv::create_cq(ctx, entries, entry_size, id.to_context(), channel, vector) }?;
         // SAFETY: nothing is attached yet; the queue owns both.
         let state = unsafe { DirectCq::new(&raw) }?;
         let room = Room::new(state.parts.ring.entries() / 2, false);

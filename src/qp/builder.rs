@@ -18,13 +18,15 @@ use ibv_sys as sys;
 use super::core::{QpCore, Share};
 use super::link::{Leaver, Link};
 use super::state::Reset;
-use super::transport::Transport;
-use super::{Backend, Basic, Extended, QueuePair};
+use super::transport::{OwnReceives, Transport, WithSrq};
+use super::{Backend, Basic, Extended, QueuePair, Verbs};
 use crate::cq::CompletionQueue;
 use crate::error::{Error, Result, VerbError};
+use crate::id::QpId;
 use crate::parent::Parent;
 use crate::pd::{Posting, ProtectionDomain};
 use crate::raw::{Raw, last_errno};
+use crate::srq::{SharedReceiveQueue, SrqCore};
 use crate::wr::encode::Limits;
 
 /// rxe's vendor id, on every kernel.
@@ -99,6 +101,7 @@ pub struct QueuePairBuilder<'a, T: Transport, B: Backend = Basic> {
     pub(super) recv_cq: Parent<'a, CompletionQueue<'a, B::Cq>>,
     pub(super) caps: QpCaps,
     pub(super) signal_all: bool,
+    srq: Option<Arc<SrqCore<'a>>>,
     _makes: PhantomData<(T, B)>,
 }
 
@@ -127,8 +130,7 @@ impl<'a, T: Transport> QueuePairBuilder<'a, T, Basic> {
     #[doc(alias = "ibv_create_qp_ex")]
     #[doc(alias = "ibv_wr_start")]
     pub fn extended(self) -> QueuePairBuilder<'a, T, Extended> {
-        let Self { pd, send_cq, recv_cq, caps, signal_all, _makes } = self;
-        QueuePairBuilder { pd, send_cq, recv_cq, caps, signal_all, _makes: PhantomData }
+        self.of_kind()
     }
 
     /// `ibv_create_qp`—Makes it.
@@ -147,7 +149,8 @@ impl<'a, T: Transport> QueuePairBuilder<'a, T, Basic> {
                 let mut attr = sys::ibv_qp_init_attr {
                     send_cq: this.send_cq.as_ptr(),
                     recv_cq: this.recv_cq.as_ptr(),
-                    cap: this.caps.to_c(),
+                    srq: this.srq_ptr(),
+                    cap: this.cap(),
                     qp_type: T::QP_TYPE,
                     sq_sig_all: this.signal_all.into(),
                     ..Default::default()
@@ -183,7 +186,8 @@ impl<'a, T: Transport> QueuePairBuilder<'a, T, Extended> {
                     let mut attr = sys::ibv_qp_init_attr_ex {
                         send_cq: this.send_cq.as_ptr(),
                         recv_cq: this.recv_cq.as_ptr(),
-                        cap: this.caps.to_c(),
+                        srq: this.srq_ptr(),
+                        cap: this.cap(),
                         qp_type: T::QP_TYPE,
                         sq_sig_all: this.signal_all.into(),
                         pd: this.pd.as_ptr(),
@@ -225,7 +229,47 @@ impl<'a, T: Transport, B: Backend> QueuePairBuilder<'a, T, B> {
         recv_cq: Parent<'a, CompletionQueue<'a, B::Cq>>,
     ) -> Self {
         let caps = QpCaps { send_depth: 16, recv_depth: 16, send_sges: 1, recv_sges: 1, inline: 0 };
-        Self { pd, send_cq, recv_cq, caps, signal_all: false, _makes: PhantomData }
+        Self { pd, send_cq, recv_cq, caps, signal_all: false, srq: None, _makes: PhantomData }
+    }
+
+    /// The same, made of other parts.
+    fn of_kind<U: Transport, C: Backend<Cq = B::Cq>>(self) -> QueuePairBuilder<'a, U, C> {
+        let Self { pd, send_cq, recv_cq, caps, signal_all, srq, _makes } = self;
+        QueuePairBuilder { pd, send_cq, recv_cq, caps, signal_all, srq, _makes: PhantomData }
+    }
+
+    /// `ibv_qp_init_attr.srq`—Receives shall be taken from `srq`, which the queue pair keeps. It has none of its own then:
+    /// what [`recv_depth`](Self::recv_depth) and [`recv_sges`](Self::recv_sges) say does not count.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # use ibv::{CompletionQueue, ProtectionDomain, Rc, SharedReceiveQueue};
+    /// # fn f(pd: &ProtectionDomain<'_>, cq: &CompletionQueue<'_>) -> Result<(), ibv::Error> {
+    /// let srq = SharedReceiveQueue::new(pd, 256, 1)?;
+    /// let qp = pd.create_qp::<Rc>(cq, cq).srq(&srq).build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn srq<'s: 'a>(mut self, srq: &SharedReceiveQueue<'s>) -> QueuePairBuilder<'a, WithSrq<T>, B>
+    where
+        T: OwnReceives,
+        B: Verbs,
+    {
+        let core: Arc<SrqCore<'s>> = Arc::clone(srq.core());
+        self.srq = Some(core);
+        self.of_kind()
+    }
+
+    fn srq_ptr(&self) -> *mut sys::ibv_srq {
+        self.srq.as_ref().map_or(std::ptr::null_mut(), |srq| srq.as_ptr())
+    }
+
+    fn cap(&self) -> sys::ibv_qp_cap {
+        match self.srq {
+            Some(_) => QpCaps { recv_depth: 0, recv_sges: 0, ..self.caps }.to_c(),
+            None => self.caps.to_c(),
+        }
     }
 
     /// How many sends can be outstanding; 16 if not said.
@@ -268,6 +312,9 @@ impl<'a, T: Transport, B: Backend> QueuePairBuilder<'a, T, B> {
         let ctx = self.pd.context();
         ctx.check_same(self.send_cq.context(), "send completion queue")?;
         ctx.check_same(self.recv_cq.context(), "receive completion queue")?;
+        if let Some(srq) = &self.srq {
+            ctx.check_same(srq.pd().context(), "shared receive queue")?;
+        }
         let QpCaps { send_depth, recv_depth, send_sges, recv_sges, .. } = self.caps;
         let device = ctx.device_attr();
         Error::check_limit("outstanding sends", send_depth, device.max_qp_wr())?;
@@ -290,10 +337,17 @@ impl<'a, T: Transport, B: Backend> QueuePairBuilder<'a, T, B> {
         self.check()?;
         self.pd.claim(Posting::Borrowed)?;
         let needed = B::cq_entries::<T>(&self.caps);
-        let (mut send, mut recv) = Share::pair(self.send_cq.clone(), self.recv_cq.clone(), needed)?;
+        let (send_cq, recv_cq) = (self.send_cq.clone(), self.recv_cq.clone());
+        let (mut send, mut recv) = match &self.srq {
+            Some(srq) => Share::with_srq(send_cq, recv_cq, needed.0, srq)?,
+            None => Share::pair(send_cq, recv_cq, needed)?,
+        };
         let (qp, cap) = create(&self);
         // SAFETY: `qp` is new, or null with errno set.
         let mut raw = unsafe { Raw::new(verb, qp, || format!("{}, {:?}", T::NAME, self.caps)) }?;
+        let id = QpId::new();
+        // SAFETY: just made, and nobody else's; the field is the user's, and never followed as a pointer.
+        unsafe { (*raw.as_ptr()).qp_context = id.to_context() };
         let mut limits = Limits {
             context: self.pd.context().as_ptr(),
             ops: T::OPTIONAL_OPS,
@@ -325,7 +379,7 @@ impl<'a, T: Transport, B: Backend> QueuePairBuilder<'a, T, B> {
             qp: raw.as_non_null(),
             limits,
             queues,
-            core: Arc::new(QpCore::new(raw, link, send, recv, self.pd)),
+            core: Arc::new(QpCore::new(raw, id, link, send, recv, self.pd)),
             _is: PhantomData,
             _invariant: PhantomData,
         })

@@ -9,6 +9,7 @@
 
 use std::ffi::c_int;
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use ibv_sys as sys;
@@ -18,10 +19,12 @@ use super::link::{Leaver, Link};
 use super::state::QpState;
 use super::{Backend, Basic};
 use crate::cq::{CompletionQueue, CqKind};
-use crate::error::Result;
+use crate::error::{Error, PATH_ADVICE, Result};
+use crate::id::QpId;
 use crate::parent::Parent;
 use crate::pd::ProtectionDomain;
 use crate::raw::{Raw, check};
+use crate::srq::SrqCore;
 
 /// Every bit of `enum ibv_qp_attr_mask` up to `IBV_QP_DEST_QPN`. (The rate limit, which comes after, is not for all.)
 const ALL_ATTRIBUTES: c_int = ((sys::IBV_QP_DEST_QPN << 1) - 1) as c_int;
@@ -30,6 +33,8 @@ const ALL_ATTRIBUTES: c_int = ((sys::IBV_QP_DEST_QPN << 1) - 1) as c_int;
 pub(super) struct Share<'a, K: CqKind> {
     cq: Parent<'a, CompletionQueue<'a, K>>,
     promised: u32,
+    /// Whose receives complete there, if that is shared with others: then it has the promise.
+    srq: Option<Arc<SrqCore<'a>>>,
 }
 
 impl<'a, K: CqKind> Share<'a, K> {
@@ -41,18 +46,37 @@ impl<'a, K: CqKind> Share<'a, K> {
     ) -> Result<(Self, Self)> {
         if send_cq.as_ptr() == recv_cq.as_ptr() {
             send_cq.room().promise(send.saturating_add(recv))?;
-            return Ok((Self { cq: send_cq, promised: send }, Self { cq: recv_cq, promised: recv }));
+            let (send, recv) = (
+                Self { cq: send_cq, promised: send, srq: None },
+                Self { cq: recv_cq, promised: recv, srq: None },
+            );
+            return Ok((send, recv));
         }
         Ok((Self::new(send_cq, send)?, Self::new(recv_cq, recv)?))
     }
 
     fn new(cq: Parent<'a, CompletionQueue<'a, K>>, needed: u32) -> Result<Self> {
         cq.room().promise(needed)?;
-        Ok(Self { cq, promised: needed })
+        Ok(Self { cq, promised: needed, srq: None })
+    }
+
+    /// A share of `send_cq` for a send queue, and of `recv_cq` for the receives of `srq`.
+    pub(super) fn with_srq(
+        send_cq: Parent<'a, CompletionQueue<'a, K>>,
+        recv_cq: Parent<'a, CompletionQueue<'a, K>>,
+        send: u32,
+        srq: &Arc<SrqCore<'a>>,
+    ) -> Result<(Self, Self)> {
+        let send = Self::new(send_cq, send)?;
+        srq.join(recv_cq.as_ptr().addr(), recv_cq.room())?;
+        Ok((send, Self { cq: recv_cq, promised: 0, srq: Some(Arc::clone(srq)) }))
     }
 
     /// Makes it `needed`, if that is more.
     pub(super) fn grow(&mut self, needed: u32) -> Result<()> {
+        if self.srq.is_some() {
+            return Ok(());
+        }
         self.cq.room().promise(needed.saturating_sub(self.promised))?;
         self.promised = self.promised.max(needed);
         Ok(())
@@ -60,25 +84,33 @@ impl<'a, K: CqKind> Share<'a, K> {
 
     /// The queue pair is destroyed, and may have completed something.
     fn leave_behind(&mut self) {
-        self.cq.room().leave_behind(std::mem::take(&mut self.promised));
+        match self.srq.take() {
+            Some(srq) => srq.leave(self.cq.as_ptr().addr(), self.cq.room(), true),
+            None => self.cq.room().leave_behind(std::mem::take(&mut self.promised)),
+        }
     }
 
     /// The queue pair is leaked, and may complete requests for ever.
     pub(super) fn keep_for_ever(&mut self) {
         self.promised = 0;
+        self.srq = None;
     }
 }
 
 impl<K: CqKind> Drop for Share<'_, K> {
     /// No queue pair came of it.
     fn drop(&mut self) {
-        self.cq.room().withdraw(self.promised);
+        match self.srq.take() {
+            Some(srq) => srq.leave(self.cq.as_ptr().addr(), self.cq.room(), false),
+            None => self.cq.room().withdraw(self.promised),
+        }
     }
 }
 
 /// The C object with its parents.
 pub(crate) struct QpCore<'a, B: Backend = Basic> {
     raw: Raw<sys::ibv_qp>,
+    id: QpId,
     // after `raw`: the queue pair goes before its parents
     link: B::Link,
     send: Share<'a, B::Cq>,
@@ -91,12 +123,17 @@ pub(crate) struct QpCore<'a, B: Backend = Basic> {
 impl<'a, B: Backend> QpCore<'a, B> {
     pub(super) fn new(
         raw: Raw<sys::ibv_qp>,
+        id: QpId,
         link: B::Link,
         send: Share<'a, B::Cq>,
         recv: Share<'a, B::Cq>,
         pd: Parent<'a, ProtectionDomain<'a>>,
     ) -> Self {
-        Self { raw, link, send, recv, pd, used: AtomicBool::new(false) }
+        Self { raw, id, link, send, recv, pd, used: AtomicBool::new(false) }
+    }
+
+    pub(super) fn id(&self) -> QpId {
+        self.id
     }
 
     pub(super) fn link(&self) -> &B::Link {
@@ -117,7 +154,11 @@ impl<'a, B: Backend> QpCore<'a, B> {
         if to != QpState::RESET {
             self.used.store(true, Ordering::Relaxed);
         }
-        self.call_modify(change, Some(to), || format!("{from} to {to}, {change:?}"))
+        let result = self.call_modify(change, Some(to), || format!("{from} to {to}, {change:?}"));
+        result.map_err(|error| match error {
+            Error::Verb(error) => error.advise(libc::EINVAL, advice(from, to)).into(),
+            other => other,
+        })
     }
 
     /// `ibv_modify_qp` without a state: naming the present one is not the same everywhere (in SQD, Linux 6.12 starts to
@@ -163,6 +204,18 @@ impl<'a, B: Backend> QpCore<'a, B> {
             self.recv.leave_behind();
         }
         self.link.left();
+    }
+}
+
+/// What helps if the device finds the attributes of a transition invalid.
+fn advice(from: QpState, to: QpState) -> Option<&'static str> {
+    match (from, to) {
+        (QpState::RESET, QpState::INIT) => {
+            Some("check port (from 1, `DeviceAttr::phys_port_cnt`) and access")
+        }
+        (QpState::INIT, QpState::RTR) => Some(PATH_ADVICE),
+        (QpState::RTR, QpState::RTS) => Some("check `max_rd_atomic` (`DeviceAttr::max_qp_init_rd_atom`)"),
+        _ => None,
     }
 }
 

@@ -5,7 +5,7 @@ use std::fmt;
 use super::attr::{Connection, change_of};
 use super::change::Change;
 use super::state::{QpState, Rts, State};
-use super::transport::{Connected, Datagram, Transport};
+use super::transport::{Connected, Datagram, OwnReceives, Transport};
 use super::{Backend, Basic, Extended, QpAttr, QueuePair, Verbs};
 use crate::addr::{Endpoint, LocalPort};
 use crate::error::{CloseError, Error, Result};
@@ -160,7 +160,10 @@ impl<'a, T: Transport, B: Verbs> DynQueuePair<'a, T, B> {
     ///
     /// [`PostError::WrongState`] in RESET, and those of [`QueuePair::post_recv`].
     #[inline]
-    pub fn post_recv<D: Scatter<'a>>(&self, request: Recv<D>) -> Result<(), PostError> {
+    pub fn post_recv<D: Scatter<'a>>(&self, request: Recv<D>) -> Result<(), PostError>
+    where
+        T: OwnReceives,
+    {
         if self.state == QpState::RESET {
             return Err(PostError::WrongState { state: self.state });
         }

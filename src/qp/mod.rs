@@ -34,8 +34,8 @@ pub use dynamic::DynQueuePair;
 pub use post::{PostRecv, PostSend};
 pub use state::QpState;
 pub use transport::{
-    Atomics, Connected, Datagram, Rc, RdmaRead, RdmaWrite, SendInvalidate, Transport, Uc, Ud, Unreliable,
-    Windows,
+    Atomics, Connected, Datagram, OwnReceives, Rc, RdmaRead, RdmaWrite, SendInvalidate, Transport, Uc, Ud,
+    Unreliable, Windows, WithSrq,
 };
 
 use std::fmt;
@@ -51,7 +51,9 @@ pub(crate) use self::link::Leaver;
 use crate::addr::{Endpoint, LocalPort};
 use crate::cq::{Bare, CqKind, Room};
 use crate::error::{CloseError, Refused, Result};
+use crate::id::QpId;
 use crate::pd::ProtectionDomain;
+use crate::raw::sole;
 use crate::wr::encode::Limits;
 use crate::wr::{PostError, Recv, Scatter};
 use state::{CanPostRecv, Rts, State};
@@ -80,7 +82,7 @@ pub trait Backend: sealed::Sealed + Send + Sync + 'static {
 
     /// For [`PostRecv`], which all backends have.
     #[doc(hidden)]
-    fn receive<'a, T: Transport, S: CanPostRecv, D: Scatter<'a>>(
+    fn receive<'a, T: OwnReceives, S: CanPostRecv, D: Scatter<'a>>(
         qp: &mut QueuePair<'a, T, S, Self>,
         request: Recv<D>,
     ) -> Result<(), PostError>
@@ -157,7 +159,7 @@ macro_rules! verbs {
             type Link = ();
 
             #[inline(always)]
-            fn receive<'a, T: Transport, S: CanPostRecv, D: Scatter<'a>>(
+            fn receive<'a, T: OwnReceives, S: CanPostRecv, D: Scatter<'a>>(
                 qp: &mut QueuePair<'a, T, S, Self>,
                 request: Recv<D>,
             ) -> Result<(), PostError> {
@@ -260,6 +262,11 @@ impl<'a, T: Transport, S: State, B: Backend> QueuePair<'a, T, S, B> {
         Endpoint { lid: local.lid, qpn: self.qp_num(), psn, gid: local.gid }
     }
 
+    /// What its events are told apart by.
+    pub fn id(&self) -> QpId {
+        self.core.id()
+    }
+
     /// The state that its type says, as a value.
     pub fn state(&self) -> QpState {
         S::STATE
@@ -303,11 +310,10 @@ impl<'a, T: Transport, S: State, B: Backend> QueuePair<'a, T, S, B> {
     ///
     /// # Errors
     ///
-    /// [`CloseError`] with the queue pair, with EBUSY if it is still attached to a multicast group.
+    /// [`CloseError`] with the queue pair, with EBUSY if something that was made from it is there.
     #[doc(alias = "ibv_destroy_qp")]
     pub fn close(mut self) -> Result<(), CloseError<Self>> {
-        // nobody else holds the core yet; what will must let the queue pair live
-        match Arc::get_mut(&mut self.core).map_or(Ok(()), QpCore::destroy) {
+        match sole(&mut self.core, "ibv_destroy_qp").and_then(QpCore::destroy) {
             Ok(()) => Ok(()),
             Err(error) => Err(Refused::new(self, error)),
         }

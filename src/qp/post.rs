@@ -12,7 +12,7 @@ use std::ptr::NonNull;
 use ibv_sys as sys;
 
 use super::state::{CanPostRecv, CanPostSend, Rts, State};
-use super::transport::{Transport, Windows};
+use super::transport::{OwnReceives, Transport, Windows};
 use super::{Backend, Basic, Extended, QueuePair, Verbs};
 use crate::mr::RemoteRegion;
 use crate::mw::Type1;
@@ -57,7 +57,7 @@ pub trait PostSend<'a> {
 /// What receives can be posted on.
 #[diagnostic::on_unimplemented(
     message = "receives cannot be posted on `{Self}`",
-    label = "give a queue pair in any state but `Reset`"
+    label = "give a queue pair in any state but `Reset`, or the `SharedReceiveQueue` that it was made with"
 )]
 pub trait PostRecv<'a> {
     /// Posts a receive.
@@ -282,6 +282,7 @@ impl<'a, T: Transport, S: State, B: Verbs> QueuePair<'a, T, S, B> {
     pub fn post_recv<D>(&self, request: Recv<D>) -> Result<(), PostError>
     where
         S: CanPostRecv,
+        T: OwnReceives,
         D: Scatter<'a>,
     {
         // SAFETY: `qp` is destroyed by `core` alone, which `self` holds; `limits` were granted to it; and `D` is a
@@ -312,6 +313,7 @@ impl<'a, T: Transport, S: State, B: Verbs> QueuePair<'a, T, S, B> {
     ) -> RecvBatch<'l, 'a, E>
     where
         S: CanPostRecv,
+        T: OwnReceives,
     {
         // SAFETY: `qp` is `core`'s and `limits` its own, and the list borrows `self` for `'l`, as in `batch`.
         unsafe { RecvBatch::new(self.qp, &self.limits, storage) }
@@ -346,7 +348,7 @@ impl<'a, T: Transport> PostSend<'a> for QueuePair<'a, T, Rts, Extended> {
     }
 }
 
-impl<'a, T: Transport, S: CanPostRecv, B: Backend> PostRecv<'a> for QueuePair<'a, T, S, B> {
+impl<'a, T: OwnReceives, S: CanPostRecv, B: Backend> PostRecv<'a> for QueuePair<'a, T, S, B> {
     #[inline(always)]
     fn post_recv<D: Scatter<'a>>(&mut self, request: Recv<D>) -> Result<(), PostError> {
         B::receive(self, request)
@@ -354,7 +356,7 @@ impl<'a, T: Transport, S: CanPostRecv, B: Backend> PostRecv<'a> for QueuePair<'a
 }
 
 /// For sharing: the provider locks.
-impl<'a, T: Transport, S: CanPostRecv, B: Verbs> PostRecv<'a> for &QueuePair<'a, T, S, B> {
+impl<'a, T: OwnReceives, S: CanPostRecv, B: Verbs> PostRecv<'a> for &QueuePair<'a, T, S, B> {
     #[inline(always)]
     fn post_recv<D: Scatter<'a>>(&mut self, request: Recv<D>) -> Result<(), PostError> {
         QueuePair::<'a, T, S, B>::post_recv(self, request)

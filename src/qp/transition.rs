@@ -281,7 +281,7 @@ impl<'a, T: Transport, S: State, B: Backend> QueuePair<'a, T, S, B> {
     /// `ibv_modify_qp`, RTS → SQD—Lets the send queue run dry: what has started goes on, what has not waits.
     ///
     /// [`QpAttr::is_draining`](crate::QpAttr::is_draining) tells when nothing is under way any more; with `notify`, the
-    /// device raises `IBV_EVENT_SQ_DRAINED` then, which this crate has no way to read yet. Until then the device may refuse to
+    /// device raises [`AsyncEventKind::SQ_DRAINED`](crate::AsyncEventKind::SQ_DRAINED) then. Until then the device may refuse to
     /// [change](Self::modify_drained), [resume](Self::resume) or [reset](Self::reset) it.
     ///
     /// # Errors

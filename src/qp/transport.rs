@@ -1,5 +1,8 @@
 //! The transports, and what each can carry.
 
+use std::convert::Infallible;
+use std::marker::PhantomData;
+
 use ibv_sys as sys;
 
 use super::attr::{
@@ -97,6 +100,17 @@ pub trait SendInvalidate: Transport {}
 )]
 pub trait Windows: Transport {}
 
+/// A transport whose queue pairs have receives of their own: all but [`WithSrq`].
+#[diagnostic::on_unimplemented(
+    message = "a queue pair of `{Self}` has no receives of its own",
+    label = "post them on the `SharedReceiveQueue` that it was made with"
+)]
+pub trait OwnReceives: Transport {}
+
+impl OwnReceives for Rc {}
+impl OwnReceives for Uc {}
+impl OwnReceives for Ud {}
+
 /// A transport on which a failed send stops the send queue alone (state SQE).
 #[diagnostic::on_unimplemented(
     message = "a failed send moves `{Self}` queue pairs to the error state, not to SQE",
@@ -112,6 +126,7 @@ mod sealed {
     impl Sealed for super::Rc {}
     impl Sealed for super::Uc {}
     impl Sealed for super::Ud {}
+    impl<T: super::OwnReceives> Sealed for super::WithSrq<T> {}
 }
 
 /// Reliable connection: each message arrives once and in order, or fails visibly. SEND, WRITE, READ, atomics, memory windows.
@@ -212,3 +227,59 @@ impl Datagram for Ud {
         UdRtsAttr::new(psn)
     }
 }
+
+/// Transport `T`, with receives from a [`SharedReceiveQueue`](crate::SharedReceiveQueue): made by
+/// [`QueuePairBuilder::srq`](crate::QueuePairBuilder::srq).
+///
+/// # Examples
+///
+/// ```no_run
+/// # use ibv::{MrSlice, PostError, QueuePair, Rc, WithSrq, send};
+/// # fn f<'a>(qp: &QueuePair<'a, WithSrq<Rc>>, data: MrSlice<'a>) -> Result<(), PostError> {
+/// qp.post(send(data).signaled()) // sends are as on `Rc`
+/// # }
+/// ```
+#[derive(Debug, Clone, Copy)]
+pub struct WithSrq<T>(PhantomData<T>, Infallible);
+
+impl<T: OwnReceives> Transport for WithSrq<T> {
+    const NAME: &'static str = T::NAME;
+    const QP_TYPE: sys::ibv_qp_type = T::QP_TYPE;
+    const SEND_OPS: u32 = T::SEND_OPS;
+    const OPTIONAL_OPS: u32 = T::OPTIONAL_OPS;
+    const DATAGRAM: bool = T::DATAGRAM;
+    type Init = T::Init;
+    type InitModify = T::InitModify;
+    type Rtr = T::Rtr;
+    type Rts = T::Rts;
+    type RtsModify = T::RtsModify;
+    type SqdModify = T::SqdModify;
+}
+
+impl<T: OwnReceives + Connected> Connected for WithSrq<T> {
+    fn rtr(connection: &Connection) -> Result<T::Rtr> {
+        T::rtr(connection)
+    }
+
+    fn rts(connection: &Connection) -> T::Rts {
+        T::rts(connection)
+    }
+}
+
+impl<T: OwnReceives + Datagram> Datagram for WithSrq<T> {
+    fn rtr() -> T::Rtr {
+        T::rtr()
+    }
+
+    fn rts(psn: u32) -> T::Rts {
+        T::rts(psn)
+    }
+}
+
+macro_rules! as_without_srq {
+    ($($what:ident)*) => {$(
+        impl<T: OwnReceives + $what> $what for WithSrq<T> {}
+    )*};
+}
+
+as_without_srq! { RdmaWrite RdmaRead Atomics SendInvalidate Windows Unreliable }

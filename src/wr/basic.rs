@@ -246,14 +246,39 @@ pub(super) unsafe fn post_send_list(
     if result == 0 { Ok(()) } else { Err(refused(result, bad.addr(), first.addr()..end.addr(), stride)) }
 }
 
-/// `ibv_post_recv` of one request.
+/// A queue that receives are posted on.
+pub trait ReceiveQueue {
+    /// # Safety
+    ///
+    /// As `ibv_post_recv`.
+    #[doc(hidden)]
+    unsafe fn post(this: *mut Self, first: *mut sys::ibv_recv_wr, bad: *mut *mut sys::ibv_recv_wr) -> c_int;
+}
+
+impl ReceiveQueue for sys::ibv_qp {
+    #[inline(always)]
+    unsafe fn post(this: *mut Self, first: *mut sys::ibv_recv_wr, bad: *mut *mut sys::ibv_recv_wr) -> c_int {
+        // SAFETY: by the caller's promise.
+        unsafe { sys::ibv_post_recv(this, first, bad) }
+    }
+}
+
+impl ReceiveQueue for sys::ibv_srq {
+    #[inline(always)]
+    unsafe fn post(this: *mut Self, first: *mut sys::ibv_recv_wr, bad: *mut *mut sys::ibv_recv_wr) -> c_int {
+        // SAFETY: by the caller's promise.
+        unsafe { sys::ibv_post_srq_recv(this, first, bad) }
+    }
+}
+
+/// `ibv_post_recv`, or `ibv_post_srq_recv`, of one request.
 ///
 /// # Safety
 ///
 /// As [`post_send`].
 #[inline(always)]
-pub(crate) unsafe fn post_recv<'a, D: Scatter<'a>>(
-    qp: NonNull<sys::ibv_qp>,
+pub(crate) unsafe fn post_recv<'a, Q: ReceiveQueue, D: Scatter<'a>>(
+    queue: NonNull<Q>,
     limits: &Limits,
     request: &Recv<D>,
 ) -> Result<(), PostError> {
@@ -262,7 +287,9 @@ pub(crate) unsafe fn post_recv<'a, D: Scatter<'a>>(
     let sges = MrSlice::as_sges(into.slices());
     let mut wr = recv_wr(*id, sges);
     // SAFETY: one request, whose elements live until this function returns; the rest by the caller's promise.
-    unsafe { post_recv_list(qp, &raw mut wr, (&raw const wr).wrapping_add(1), size_of::<sys::ibv_recv_wr>()) }
+    unsafe {
+        post_recv_list(queue, &raw mut wr, (&raw const wr).wrapping_add(1), size_of::<sys::ibv_recv_wr>())
+    }
 }
 
 /// The C form of a receive; `sges` must live until it was posted.
@@ -276,21 +303,21 @@ pub(super) fn recv_wr(id: u64, sges: &[sys::ibv_sge]) -> sys::ibv_recv_wr {
     }
 }
 
-/// `ibv_post_recv` of a list.
+/// `ibv_post_recv`, or `ibv_post_srq_recv`, of a list.
 ///
 /// # Safety
 ///
 /// As [`post_send_list`].
 #[inline(always)]
-pub(super) unsafe fn post_recv_list(
-    qp: NonNull<sys::ibv_qp>,
+pub(super) unsafe fn post_recv_list<Q: ReceiveQueue>(
+    queue: NonNull<Q>,
     first: *mut sys::ibv_recv_wr,
     end: *const sys::ibv_recv_wr,
     stride: usize,
 ) -> Result<(), PostError> {
     let mut bad = null_mut();
     // SAFETY: by the caller's promise; `bad` is ours.
-    let result = unsafe { sys::ibv_post_recv(qp.as_ptr(), first, &raw mut bad) };
+    let result = unsafe { Q::post(queue.as_ptr(), first, &raw mut bad) };
     if result == 0 { Ok(()) } else { Err(refused(result, bad.addr(), first.addr()..end.addr(), stride)) }
 }
 

@@ -15,7 +15,7 @@ use std::ptr::{NonNull, null_mut};
 
 use ibv_sys as sys;
 
-use super::basic::{Elements, Slot, inline_sge, post_recv_list, post_send_list, recv_wr};
+use super::basic::{Elements, ReceiveQueue, Slot, inline_sge, post_recv_list, post_send_list, recv_wr};
 use super::encode::Limits;
 use super::error::PostError;
 use super::gather::Scatter;
@@ -274,26 +274,27 @@ impl<'l, 'a, T: Transport, const S: usize> Batch<'l, 'a, T, S> {
     }
 }
 
-/// Receives that reach the device with one call, made by [`QueuePair::recv_batch`](crate::QueuePair::recv_batch).
+/// Receives that reach the device with one call, made by [`QueuePair::recv_batch`](crate::QueuePair::recv_batch) or
+/// [`SharedReceiveQueue::recv_batch`](crate::SharedReceiveQueue::recv_batch).
 #[must_use = "nothing is posted before `submit`"]
-pub struct RecvBatch<'l, 'a, const S: usize = 1> {
-    qp: NonNull<sys::ibv_qp>,
+pub struct RecvBatch<'l, 'a, const S: usize = 1, Q: ReceiveQueue = sys::ibv_qp> {
+    queue: NonNull<Q>,
     limits: &'l Limits,
     list: List<'l, sys::ibv_recv_wr, S>,
     _invariant: Invariant<'a>,
 }
 
-impl<'l, 'a, const S: usize> RecvBatch<'l, 'a, S> {
+impl<'l, 'a, const S: usize, Q: ReceiveQueue> RecvBatch<'l, 'a, S, Q> {
     /// # Safety
     ///
     /// As [`Batch::new`].
     #[inline(always)]
     pub(crate) unsafe fn new<const N: usize>(
-        qp: NonNull<sys::ibv_qp>,
+        queue: NonNull<Q>,
         limits: &'l Limits,
         storage: &'l mut RecvStorage<N, S>,
     ) -> Self {
-        Self { qp, limits, list: List::new(&mut storage.0), _invariant: PhantomData }
+        Self { queue, limits, list: List::new(&mut storage.0), _invariant: PhantomData }
     }
 
     /// Appends a receive.
@@ -336,7 +337,7 @@ impl<'l, 'a, const S: usize> RecvBatch<'l, 'a, S> {
         match self.list.finish() {
             // SAFETY: as in `Batch::submit`.
             Some((first, end)) => unsafe {
-                post_recv_list(self.qp, first, end, size_of::<Cell<sys::ibv_recv_wr, S>>())
+                post_recv_list(self.queue, first, end, size_of::<Cell<sys::ibv_recv_wr, S>>())
             },
             None => Ok(()),
         }
@@ -349,7 +350,7 @@ impl<T: Transport, const S: usize> fmt::Debug for Batch<'_, '_, T, S> {
     }
 }
 
-impl<const S: usize> fmt::Debug for RecvBatch<'_, '_, S> {
+impl<const S: usize, Q: ReceiveQueue> fmt::Debug for RecvBatch<'_, '_, S, Q> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RecvBatch").field("len", &self.len()).finish_non_exhaustive()
     }

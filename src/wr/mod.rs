@@ -21,6 +21,7 @@ mod recv;
 mod request;
 mod window;
 
+pub use basic::ReceiveQueue;
 pub use batch::{Batch, BatchStorage, RecvBatch, RecvStorage};
 pub use error::PostError;
 pub use gather::{Empty, Gather, Inline, Scatter};

@@ -2,7 +2,7 @@
 
 use std::thread;
 
-use ibv::qp::{Connected, RdmaWrite};
+use ibv::qp::{Connected, OwnReceives, RdmaWrite};
 use ibv::{
     BatchStorage, Context, InitAttr, Inline, LocalPort, Rc, Transport, Uc, recv, send, write, write_imm,
 };
@@ -19,7 +19,7 @@ fn parts(ctx: &Context, local: LocalPort) -> Parts<'_> {
 }
 
 /// Messages of all lengths one by one, and windows of WRITEs.
-fn hammer<T: Connected + RdmaWrite + Transport<Init = InitAttr>>(parts: &Parts<'_>, seed: u8) {
+fn hammer<T: Connected + RdmaWrite + OwnReceives + Transport<Init = InitAttr>>(parts: &Parts<'_>, seed: u8) {
     let (from, to) = (parts.filled(LEN, seed), parts.open(LEN));
     let remote = to.remote_region();
     let bytes = pattern(LEN, seed);

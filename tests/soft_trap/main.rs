@@ -9,6 +9,8 @@ mod rig;
 
 #[path = "../vm_errors/addresses.rs"]
 mod addresses;
+#[path = "../support_soft/async_events.rs"]
+mod async_events;
 #[path = "../vm_ops/buffers.rs"]
 mod buffers;
 #[path = "../vm_ops/data.rs"]
@@ -27,12 +29,16 @@ mod gather;
 mod itself;
 #[path = "../vm_ops/lists.rs"]
 mod lists;
+#[path = "../vm_ops/notices.rs"]
+mod notices;
 #[path = "../vm_ops/parents.rs"]
 mod parents;
 #[path = "../vm_ops/queues.rs"]
 mod queues;
 #[path = "../vm_errors/remote_access.rs"]
 mod remote_access;
+#[path = "../vm_ops/shared_receives.rs"]
+mod shared_receives;
 #[path = "../vm_errors/transitions.rs"]
 mod transitions;
 #[path = "../vm_lifecycle/unwinding.rs"]

@@ -222,12 +222,12 @@ pub(crate) fn connect<'p, T: Connected, B: Backend>(
 }
 
 /// Connects two queue pairs, which may borrow different things, by connections that `change` has changed.
-pub(crate) fn connect_with<'a, 'b, T: Connected, B: Backend>(
+pub(crate) fn connect_with<'a, 'b, T: Connected, U: Connected, B: Backend>(
     local: &LocalPort,
     a: QueuePair<'a, T, Init, B>,
-    b: QueuePair<'b, T, Init, B>,
+    b: QueuePair<'b, U, Init, B>,
     change: impl Fn(Connection) -> Connection,
-) -> (QueuePair<'a, T, Rts, B>, QueuePair<'b, T, Rts, B>) {
+) -> (QueuePair<'a, T, Rts, B>, QueuePair<'b, U, Rts, B>) {
     let (a_psn, b_psn) = (random_psn(), random_psn());
     let (a_end, b_end) = (a.endpoint(local, a_psn), b.endpoint(local, b_psn));
     // patient enough for a busy machine

@@ -43,7 +43,7 @@ fn everything_outstanding_is_flushed() {
 
 #[test]
 fn receives_of_all_transports_are_flushed() {
-    fn check<S: ibv::state::State + ibv::state::CanPostRecv + CanFail, T: ibv::Transport>(
+    fn check<S: ibv::state::State + ibv::state::CanPostRecv + CanFail, T: ibv::OwnReceives>(
         parts: &crate::rig::Parts<'_>,
         qp: QueuePair<'_, T, S>,
     ) {

@@ -48,7 +48,7 @@ fn the_other_side_outlives_a_panic() {
         unwinds(|| {
             let other = rig.parts();
             let from = other.filled(64, 1);
-            let b = other.b_builder().build().unwrap().init(open_init(&rig.local)).unwrap();
+            let b = other.b_builder::<Rc>().build().unwrap().init(open_init(&rig.local)).unwrap();
             let (a, b) = crate::rig::connect_with(&rig.local, a.take().unwrap(), b, |connection| connection);
             b.post(write(from.slice(..).unwrap(), to.remote_region().slice(..).unwrap()).signaled().id(1))
                 .unwrap();

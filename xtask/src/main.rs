@@ -44,6 +44,9 @@ fn main() -> ExitCode {
             Ok(ExitCode::SUCCESS)
         }
         _ => {
+            if !command.is_empty() {
+                eprintln!("xtask: unknown command `{}`\n", command.to_string_lossy());
+            }
             eprintln!("{HELP}");
             Ok(ExitCode::from(2))
         }

@@ -36,6 +36,8 @@ const DIED: u8 = 125;
 
 /// A guest that hasn't booted after this long never will, however loaded the host is.
 const BOOT_LIMIT: Duration = Duration::from_secs(90);
+/// The same of one that is not emulated, and boots in a few seconds.
+const KVM_BOOT_LIMIT: Duration = Duration::from_secs(30);
 /// For the last bytes of output, once the command has ended.
 const DRAIN_LIMIT: Duration = Duration::from_secs(30);
 /// What is kept of the kernel's messages.
@@ -173,7 +175,10 @@ impl Ended {
             How::Exited(_) | How::OutputClosed => return,
             How::TimedOut => format!("the command did not end within {} s", job.timeout.as_secs_f64()),
             How::Died => format!("the guest (kernel {kernel}) panicked or was switched off"),
-            How::NoBoot(reason) => format!("the guest (kernel {kernel}) did not come up: {reason}"),
+            How::NoBoot(reason) => {
+                let advice = if is_emulated() { "" } else { "; IBV_VM_ACCEL is set: try without" };
+                format!("the guest (kernel {kernel}) did not come up: {reason}{advice}")
+            }
         };
         // One line first; the kernel's messages are the details.
         eprintln!("xtask vm: {what}");
@@ -192,11 +197,12 @@ enum Event {
 
 /// Boots a guest, runs the job's command there, and passes its output on as it comes.
 ///
-/// An emulated guest sometimes loses its clock while it boots, and hangs: it gets a second chance.
+/// An emulated guest sometimes loses its clock while it boots, and hangs: it gets a second chance. One on KVM does not: where
+/// that can't boot a guest, it never can.
 pub(crate) fn run(job: &Job, out: &mut (dyn Write + Send), err: &mut (dyn Write + Send)) -> Result<Ended> {
     let ended = run_once(job, out, err)?;
     match ended.how {
-        How::NoBoot(_) => {
+        How::NoBoot(_) if is_emulated() => {
             ended.report(job);
             eprintln!("xtask vm: booting once more");
             run_once(job, out, err)
@@ -250,7 +256,8 @@ pub(crate) fn is_emulated() -> bool {
 
 fn supervise(events: &Receiver<Event>, started: Instant, timeout: Duration) -> (Option<Duration>, How) {
     let (mut boot, mut exit, mut streams) = (None, None, 2);
-    let mut deadline = started + BOOT_LIMIT;
+    let boot_limit = if is_emulated() { BOOT_LIMIT } else { KVM_BOOT_LIMIT };
+    let mut deadline = started + boot_limit;
     loop {
         let how = match events.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
             Ok(Event::Said(line)) => {
@@ -278,7 +285,7 @@ fn supervise(events: &Receiver<Event>, started: Instant, timeout: Duration) -> (
                 Some(exit.map_or(How::Died, How::Exited))
             }
             Err(RecvTimeoutError::Timeout) if boot.is_none() => {
-                Some(How::NoBoot(format!("nothing heard for {} s", BOOT_LIMIT.as_secs())))
+                Some(How::NoBoot(format!("nothing heard for {} s", boot_limit.as_secs())))
             }
             Err(RecvTimeoutError::Timeout) => Some(exit.map_or(How::TimedOut, How::Exited)),
         };
