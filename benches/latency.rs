@@ -11,7 +11,8 @@
 //!
 //! Each send asks for a completion, which is polled before the next message is awaited, as C's programs do. `inline`: the
 //! message travels in the request. `events`: processes sleep until a completion (over TCP: a message) comes; else they
-//! poll.
+//! poll. `direct`: ours goes without libmlx5, beside C with it; for these rows, `cargo bench -p ibv -p ibv-bench-pairs
+//! --all-features --bench latency`.
 //!
 //! A row is measured in turns: C, ours, C, ours, …, C, each time two new processes, with the same size and number of
 //! messages. Each median of ours is held against the mean of those of C before and after it. If C typically differs from
@@ -31,13 +32,14 @@ const ABOUT: &str =
 const SIZES: [usize; 6] = [2, 64, 1024, 4096, 65536, 1 << 20];
 const INLINE_SIZES: [usize; 2] = [2, 64];
 const EVENT_SIZES: [usize; 2] = [64, 4096];
+const DIRECT_SIZES: [usize; 2] = [64, 4096];
 
 /// Messages of a run: as many as its time allows, within these.
 const ITERATIONS: std::ops::RangeInclusive<u64> = 50..=20_000;
 /// Of a first run, which tells how many those are.
 const TRY: u64 = 200;
 
-fn tests() -> Vec<Test> {
+fn tests(place: &Place) -> Vec<Test> {
     use Operation::{CmpSwp, FetchAdd, Read, Send, Tcp, Write};
     let mut tests = Vec::new();
     for operation in [Send, Write, Read, Tcp] {
@@ -53,6 +55,12 @@ fn tests() -> Vec<Test> {
     for operation in [FetchAdd, CmpSwp] {
         let test = Test::latency(operation, 8);
         tests.extend([test.clone(), Test { events: true, ..test }]);
+    }
+    if place.has_direct() {
+        for operation in [Send, Write, Read] {
+            tests.extend(DIRECT_SIZES.map(|bytes| Test { direct: true, ..Test::latency(operation, bytes) }));
+        }
+        tests.push(Test { direct: true, inline: true, ..Test::latency(Write, 64) });
     }
     tests
 }
@@ -117,7 +125,7 @@ impl Bench<'_> {
 
 impl Measured {
     fn print_json(&self) {
-        let Test { operation, bytes, inline, events, iterations, .. } = &self.test;
+        let Test { operation, bytes, inline, events, direct, iterations, .. } = &self.test;
         let (theirs, alone) = (self.theirs.as_ref().ok(), self.theirs.as_ref().err());
         let row = json!({
             "name": self.test.to_string(),
@@ -125,6 +133,7 @@ impl Measured {
             "bytes": bytes,
             "inline": inline,
             "events": events,
+            "direct": direct,
             "iterations": iterations,
             "ours": self.ours.to_json(),
             "theirs": theirs.map(|(series, _)| series.to_json()),
@@ -168,7 +177,7 @@ fn benchmark(options: &Options) -> Result<()> {
         let columns = COLUMNS.map(|name| format!("{name:>9}"));
         println!("{}\n{:22} {:>7} {}", bench.place.describe(), "µs", "samples", columns.join(" "));
     }
-    options.measure("latency", tests(), |test| {
+    options.measure("latency", tests(&bench.place), |test| {
         let measured = bench.measure(test)?;
         if options.json {
             measured.print_json();

@@ -42,6 +42,20 @@ impl Place {
         Ok(Self { device: "mlx5_0".to_owned(), port: 1, gid_index: None, softhca: Some(softhca()?) })
     }
 
+    /// Whether the direct path is there, and takes this device.
+    pub fn has_direct(&self) -> bool {
+        #[cfg(feature = "mlx5")]
+        {
+            let is_mlx5 = || {
+                let ctx = Context::open(&self.device)?;
+                ibv::CompletionQueue::builder(&ctx, 16).build_direct().map(drop)
+            };
+            self.softhca.is_some() || is_mlx5().is_ok()
+        }
+        #[cfg(not(feature = "mlx5"))]
+        false
+    }
+
     /// For people.
     pub fn describe(&self) -> String {
         let address = self.gid_index.map_or_else(|| "LID".to_owned(), |index| format!("GID index {index}"));

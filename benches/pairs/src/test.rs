@@ -41,6 +41,8 @@ pub struct Test {
     pub inline: bool,
     /// Whether a process sleeps until its completion comes.
     pub events: bool,
+    /// Whether ours goes without libmlx5.
+    pub direct: bool,
     /// How many messages: each way, or of each queue pair.
     pub iterations: u64,
     /// Queue pairs.
@@ -85,12 +87,21 @@ impl FromStr for Operation {
 }
 
 /// How many words a test is.
-pub(crate) const WORDS: usize = 7;
+pub(crate) const WORDS: usize = 8;
 
 impl Test {
     /// A test of latency.
     pub fn latency(operation: Operation, bytes: usize) -> Self {
-        Self { kind: Kind::Latency, operation, bytes, inline: false, events: false, iterations: 0, queues: 1 }
+        Self {
+            kind: Kind::Latency,
+            operation,
+            bytes,
+            inline: false,
+            events: false,
+            direct: false,
+            iterations: 0,
+            queues: 1,
+        }
     }
 
     /// A test of bandwidth.
@@ -106,6 +117,7 @@ impl Test {
             self.bytes.to_string(),
             self.inline.to_string(),
             self.events.to_string(),
+            self.direct.to_string(),
             self.iterations.to_string(),
             self.queues.to_string(),
         ]
@@ -113,13 +125,14 @@ impl Test {
 
     /// Back from its words.
     pub(crate) fn parse(words: &[String; WORDS]) -> Result<Self> {
-        let [kind, operation, bytes, inline, events, iterations, queues] = words;
+        let [kind, operation, bytes, inline, events, direct, iterations, queues] = words;
         Ok(Self {
             kind: if kind == "latency" { Kind::Latency } else { Kind::Bandwidth },
             operation: operation.parse()?,
             bytes: bytes.parse()?,
             inline: inline.parse()?,
             events: events.parse()?,
+            direct: direct.parse()?,
             iterations: iterations.parse()?,
             queues: queues.parse()?,
         })
@@ -139,6 +152,9 @@ impl fmt::Display for Test {
         if self.events {
             write!(f, " events")?;
         }
+        if self.direct {
+            write!(f, " direct")?;
+        }
         if self.kind == Kind::Bandwidth {
             write!(f, " {} QP", self.queues)?;
         }
@@ -153,7 +169,13 @@ mod tests {
     #[test]
     fn a_test_comes_back_from_its_words() {
         for (operation, _) in OPERATIONS {
-            let test = Test { inline: true, iterations: 12, queues: 64, ..Test::latency(operation, 4096) };
+            let test = Test {
+                inline: true,
+                direct: true,
+                iterations: 12,
+                queues: 64,
+                ..Test::latency(operation, 4096)
+            };
             assert_eq!(Test::parse(&test.words()).unwrap(), test);
         }
         assert_eq!(Test { inline: true, ..Test::latency(Operation::Send, 64) }.to_string(), "SEND 64 inline");

@@ -62,7 +62,8 @@ impl Place {
 
 /// The programs of Cargo's benchmarks of these names, built.
 pub(super) fn build<const N: usize>(names: [&str; N]) -> Result<[PathBuf; N]> {
-    let mut arguments = vec!["bench", "--no-run", "--package", "ibv", "--features", "mlx5"];
+    let mut arguments =
+        vec!["bench", "--no-run", "--package", "ibv", "--package", "ibv-bench-pairs", "--all-features"];
     arguments.extend(names.iter().flat_map(|name| ["--bench", name]));
     let messages = cargo::messages(&arguments)?;
     let program = |name: &str| {

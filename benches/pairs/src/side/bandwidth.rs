@@ -23,12 +23,12 @@ pub(super) fn run(here: &Here, meeting: &mut Meeting) -> Result<()> {
     let pd = ctx.alloc_pd()?;
     let part = link::part(test);
     let region = pd.alloc_remote(part * test.queues as usize, link::access(test))?;
-    let send_cq = link::create_cq(&ctx, test.queues, DEPTH, None)?;
-    let recv_cq = link::create_cq(&ctx, test.queues, 1, None)?;
+    let send_cq = link::cq_builder(&ctx, test.queues, DEPTH).build()?;
+    let recv_cq = link::cq_builder(&ctx, test.queues, 1).build()?;
     let mut queues = Vec::new();
     for _ in 0..test.queues {
-        let builder = pd.create_qp(&send_cq, &recv_cq).send_depth(DEPTH).recv_depth(1);
-        let qp = link::connect(builder, local, test, meeting, |_| Ok(()))?;
+        let qp = pd.create_qp(&send_cq, &recv_cq).send_depth(DEPTH).recv_depth(1).build()?;
+        let qp = link::connect(qp, local, test, meeting, |_| Ok(()))?;
         queues.push(Queue { qp, posted: 0, done: 0 });
     }
     let peer = link::swap_regions(region.remote_region(), meeting)?;

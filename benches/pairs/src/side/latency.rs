@@ -1,11 +1,13 @@
 //! One message after the other, each timed: the loops of perftest's `*_lat` programs.
 
 use ibv::{
-    Inline, MrSlice, MrU64, PostError, QueuePair, RemoteSlice, RemoteU64, cmp_swp, fetch_add, read, recv,
-    send, write,
+    Backend, Inline, LocalPort, MemoryRegion, MrSlice, MrU64, PostError, PostRecv, PostSend, QueuePair, Rc,
+    Remote, RemoteSlice, RemoteU64, cmp_swp, fetch_add, read, recv, send, state, write,
 };
+#[cfg(feature = "mlx5")]
+use ibv::{QueuePairBuilder, mlx5::Poller};
 
-use super::link::{self, Completions};
+use super::link::{self, Completions, Wait};
 use super::meeting::Meeting;
 use super::{Here, Stamps, computing};
 use crate::Result;
@@ -20,18 +22,54 @@ pub(super) fn run(here: &Here, meeting: &mut Meeting) -> Result<()> {
     let pd = ctx.alloc_pd()?;
     let part = link::part(test);
     let region = pd.alloc_remote(2 * part, link::access(test))?;
-    let out = region.slice(..test.bytes)?;
-    let into = region.slice(part..part + test.bytes)?;
+    let receives = if test.operation == Operation::Send { RECEIVES.min(test.iterations) as u32 } else { 1 };
+    #[cfg(feature = "mlx5")]
+    if test.direct {
+        let send_cq = link::cq_builder(&ctx, 1, 1).build_direct()?;
+        let recv_cq = link::cq_builder(&ctx, 1, receives).build_direct()?;
+        let builder = QueuePairBuilder::direct(&pd, &send_cq, &recv_cq);
+        let qp = builder.send_depth(1).recv_depth(receives).inline(link::inline(test)).build()?;
+        let (sends, received) = (Poller::new(&send_cq)?, Poller::new(&recv_cq)?);
+        return play(test, meeting, local, &region, receives, qp, sends, received);
+    }
+    if test.direct {
+        return Err("the direct path needs the feature mlx5".into());
+    }
     let channels = match test.events {
         true => [Some(ctx.create_comp_channel()?), Some(ctx.create_comp_channel()?)],
         false => [None, None],
     };
+    let cq = |depth, channel| match channel {
+        Some(channel) => link::cq_builder(&ctx, 1, depth).channel(channel).build(),
+        None => link::cq_builder(&ctx, 1, depth).build(),
+    };
     let [of_sends, of_receives] = &channels;
-    let receives = if test.operation == Operation::Send { RECEIVES.min(test.iterations) as u32 } else { 1 };
-    let send_cq = link::create_cq(&ctx, 1, 1, of_sends.as_ref())?;
-    let recv_cq = link::create_cq(&ctx, 1, receives, of_receives.as_ref())?;
-    let builder = pd.create_qp(&send_cq, &recv_cq).send_depth(1).recv_depth(receives);
-    let qp = link::connect(builder, local, test, meeting, |qp| {
+    let (send_cq, recv_cq) = (cq(1, of_sends.as_ref())?, cq(receives, of_receives.as_ref())?);
+    let builder = pd.create_qp(&send_cq, &recv_cq);
+    let qp = builder.send_depth(1).recv_depth(receives).inline(link::inline(test)).build()?;
+    let (sends, received) = (Completions::of(&send_cq)?, Completions::of(&recv_cq)?);
+    play(test, meeting, local, &region, receives, qp, sends, received)
+}
+
+/// Connects, and plays.
+#[expect(clippy::too_many_arguments, reason = "what a side is made of")]
+fn play<'a, B: Backend>(
+    test: &Test,
+    meeting: &mut Meeting,
+    local: LocalPort,
+    region: &'a MemoryRegion<'a, Remote>,
+    receives: u32,
+    qp: QueuePair<'a, Rc, state::Reset, B>,
+    mut sends: impl Wait,
+    mut received: impl Wait,
+) -> Result<()>
+where
+    QueuePair<'a, Rc, state::Rts, B>: PostSend<'a, Transport = Rc>,
+{
+    let part = link::part(test);
+    let out = region.slice(..test.bytes)?;
+    let into = region.slice(part..part + test.bytes)?;
+    let mut qp = link::connect(qp, local, test, meeting, |qp| {
         if test.operation == Operation::Send {
             for _ in 0..receives {
                 qp.post_recv(recv(into))?;
@@ -40,7 +78,6 @@ pub(super) fn run(here: &Here, meeting: &mut Meeting) -> Result<()> {
         Ok(())
     })?;
     let peer = link::swap_regions(region.remote_region(), meeting)?;
-    let (mut sends, mut received) = (Completions::of(&send_cq)?, Completions::of(&recv_cq)?);
     let mut stamps = Stamps::new(test);
     let is_client = meeting.is_client;
     meeting.join()?;
@@ -57,7 +94,7 @@ pub(super) fn run(here: &Here, meeting: &mut Meeting) -> Result<()> {
                         Ok(())
                     }
                     Turn::Say(_) => {
-                        message.send(&qp)?;
+                        message.send(&mut qp)?;
                         sends.wait()
                     }
                 })
@@ -88,7 +125,7 @@ pub(super) fn run(here: &Here, meeting: &mut Meeting) -> Result<()> {
                             }
                             Message::Region(_) => region.write(last, &[number as u8])?,
                         }
-                        message.write(&qp, to)?;
+                        message.write(&mut qp, to)?;
                         sends.wait()
                     }
                 })
@@ -102,7 +139,7 @@ pub(super) fn run(here: &Here, meeting: &mut Meeting) -> Result<()> {
                 computing(test.iterations, || {
                     for _ in 0..test.iterations {
                         stamps.take();
-                        one_sided(operation, &qp, out, from, word, at)?;
+                        one_sided(operation, &mut qp, out, from, word, at)?;
                         sends.wait()?;
                     }
                     Ok(())
@@ -123,7 +160,7 @@ pub(super) fn run(here: &Here, meeting: &mut Meeting) -> Result<()> {
 #[inline(always)]
 fn one_sided<'a>(
     operation: Operation,
-    qp: &QueuePair<'a>,
+    qp: &mut impl PostSend<'a, Transport = Rc>,
     into: MrSlice<'a>,
     from: RemoteSlice,
     word: MrU64<'a>,
@@ -148,7 +185,7 @@ impl<'a> Message<'a> {
     }
 
     #[inline(always)]
-    fn send(&self, qp: &QueuePair<'a>) -> Result<(), PostError> {
+    fn send(&self, qp: &mut impl PostSend<'a, Transport = Rc>) -> Result<(), PostError> {
         match self {
             Self::Inline(bytes) => qp.post(send(Inline(bytes)).signaled()),
             Self::Region(slice) => qp.post(send(*slice).signaled()),
@@ -156,7 +193,7 @@ impl<'a> Message<'a> {
     }
 
     #[inline(always)]
-    fn write(&self, qp: &QueuePair<'a>, to: RemoteSlice) -> Result<(), PostError> {
+    fn write(&self, qp: &mut impl PostSend<'a, Transport = Rc>, to: RemoteSlice) -> Result<(), PostError> {
         match self {
             Self::Inline(bytes) => qp.post(write(Inline(bytes), to).signaled()),
             Self::Region(slice) => qp.post(write(*slice, to).signaled()),

@@ -1,8 +1,8 @@
 //! A connected queue pair with its queues and memory.
 
 use ibv::{
-    Arm, CompletionChannel, CompletionQueue, Connection, Context, Endpoint, InitAttr, LocalPort, QueuePair,
-    QueuePairBuilder, Rc, RemoteAccess, RemoteRegion, WorkCompletion, random_psn,
+    Arm, Backend, CompletionQueue, CompletionQueueBuilder, Connection, Context, Endpoint, InitAttr,
+    LocalPort, QueuePair, Rc, RemoteAccess, RemoteRegion, WorkCompletion, random_psn, state,
 };
 
 use super::Here;
@@ -34,17 +34,21 @@ pub(super) fn access(test: &Test) -> RemoteAccess {
     if test.operation.is_atomic() { access | RemoteAccess::ATOMIC } else { access }
 }
 
-/// Makes a queue pair and connects it to the peer's; `before` is what has to be done before the peer can send.
-pub(super) fn connect<'a>(
-    builder: QueuePairBuilder<'a, Rc>,
+/// Bytes that travel in a request.
+pub(super) fn inline(test: &Test) -> u32 {
+    if test.inline { test.bytes as u32 } else { 0 }
+}
+
+/// Connects a queue pair to the peer's; `before` is what has to be done before the peer can send.
+pub(super) fn connect<'a, B: Backend>(
+    qp: QueuePair<'a, Rc, state::Reset, B>,
     local: LocalPort,
     test: &Test,
     meeting: &mut Meeting,
-    before: impl FnOnce(&QueuePair<'a, Rc, ibv::state::Init>) -> Result<()>,
-) -> Result<QueuePair<'a>> {
-    let inline = if test.inline { test.bytes as u32 } else { 0 };
-    let qp = builder.inline(inline).build()?.init(InitAttr::new(local.port).access(access(test)))?;
-    before(&qp)?;
+    before: impl FnOnce(&mut QueuePair<'a, Rc, state::Init, B>) -> Result<()>,
+) -> Result<QueuePair<'a, Rc, state::Rts, B>> {
+    let mut qp = qp.init(InitAttr::new(local.port).access(access(test)))?;
+    before(&mut qp)?;
     let psn = random_psn();
     let peer = Endpoint::from_wire(&meeting.swap(&qp.endpoint(&local, psn).to_wire())?)?;
     Ok(qp.connect(&Connection::new(local, psn, peer))?)
@@ -58,21 +62,31 @@ pub(super) fn swap_regions(ours: RemoteRegion, meeting: &mut Meeting) -> Result<
 /// Providers make short rings longer than asked for.
 const SHORT: u32 = 16;
 
-/// A completion queue for so many queues of a depth, with its event channel, if there is one.
-pub(super) fn create_cq<'a>(
-    ctx: &'a Context,
-    queues: u32,
-    depth: u32,
-    channel: Option<&'a CompletionChannel<'a>>,
-) -> Result<CompletionQueue<'a>> {
-    let builder = CompletionQueue::builder(ctx, queues * CompletionQueue::entries_for(depth.max(SHORT)));
-    Ok(match channel {
-        Some(channel) => builder.channel(channel).build()?,
-        None => builder.build()?,
-    })
+/// A completion queue for so many queues of a depth.
+pub(super) fn cq_builder<'a>(ctx: &'a Context, queues: u32, depth: u32) -> CompletionQueueBuilder<'a> {
+    CompletionQueue::builder(ctx, queues * CompletionQueue::entries_for(depth.max(SHORT)))
 }
 
-/// Completions, one at a time.
+/// Something that completions come from, one at a time.
+pub(super) trait Wait {
+    /// Waits for one, of success.
+    fn wait(&mut self) -> Result<()>;
+}
+
+#[cfg(feature = "mlx5")]
+impl Wait for ibv::mlx5::Poller<'_> {
+    #[inline(always)]
+    fn wait(&mut self) -> Result<()> {
+        loop {
+            if let Some(wc) = self.poll() {
+                wc.result()?;
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// Those of a queue that the provider reads.
 pub(super) struct Completions<'c> {
     cq: &'c CompletionQueue<'c>,
     wcs: [WorkCompletion; 1],
@@ -97,10 +111,12 @@ impl<'c> Completions<'c> {
             _ => Ok(false),
         }
     }
+}
 
-    /// Waits for one: asleep if the queue has a channel, and then in perftest's order, which needs an event for each.
+impl Wait for Completions<'_> {
+    /// Asleep if the queue has a channel, and then in perftest's order, which needs an event for each.
     #[inline(always)]
-    pub(super) fn wait(&mut self) -> Result<()> {
+    fn wait(&mut self) -> Result<()> {
         match self.cq.channel() {
             None => {
                 while !self.poll()? {}

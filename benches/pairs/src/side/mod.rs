@@ -133,7 +133,10 @@ mod tests {
                 tests.push(Test { inline: true, bytes: 64, ..test.clone() });
             }
             if operation != Write {
-                tests.push(Test { events: true, ..test });
+                tests.push(Test { events: true, ..test.clone() });
+            }
+            if cfg!(feature = "mlx5") && operation != Tcp {
+                tests.push(Test { direct: true, ..test });
             }
             for test in tests {
                 let series = Series::read(&both(&place, &test), 1.0).unwrap();

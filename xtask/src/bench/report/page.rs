@@ -143,7 +143,8 @@ fn sizes() -> Axis {
 
 /// Whether a row is of this operation, and polls or sleeps so, and gathers its message from a region.
 fn is_plain(row: &Row, operation: &str) -> bool {
-    row.text("operation").as_deref() == Some(operation) && !row.is("inline") && !row.is("events")
+    row.text("operation").as_deref() == Some(operation)
+        && !["inline", "events", "direct"].iter().any(|special| row.is(special))
 }
 
 const OPERATIONS: [&str; 4] = ["SEND", "WRITE", "READ", "TCP"];
@@ -189,7 +190,8 @@ fn curves(place: &Place) -> Vec<Option<String>> {
     let x = Axis { label: "percentile", is_log: true, ticks: Some(ticks.collect()) };
     let chart = |operation: &&str| {
         let is_its = |row: &&Row| {
-            row.text("operation").as_deref() == Some(operation) && is_small(row) && !row.is("inline")
+            let is_special = row.is("inline") || row.is("direct");
+            row.text("operation").as_deref() == Some(operation) && is_small(row) && !is_special
         };
         let mut lines = Vec::new();
         for row in place.rows.iter().filter(is_its) {
