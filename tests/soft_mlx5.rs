@@ -21,3 +21,5 @@ mod life;
 mod rig;
 #[path = "soft_mlx5/rules.rs"]
 mod rules;
+#[path = "soft_mlx5/windows.rs"]
+mod windows;

@@ -27,6 +27,8 @@ pub(super) mod ctrl {
     pub(crate) const CQ_UPDATE: u8 = 2 << 2;
     /// Bit in `fm_ce_se`: solicited event (`MLX5_WQE_CTRL_SOLICITED`).
     pub(crate) const SOLICITED: u8 = 1 << 1;
+    /// Fence mode in `fm_ce_se`: wait for what the WQE before does to keys (`MLX5_WQE_CTRL_INITIATOR_SMALL_FENCE`).
+    pub(crate) const SMALL_FENCE: u8 = 1 << 5;
     /// Fence mode in `fm_ce_se`: wait for earlier READs and atomics (`MLX5_WQE_CTRL_FENCE`).
     pub(crate) const FENCE: u8 = 4 << 5;
 }
@@ -45,6 +47,8 @@ pub(super) mod opcode {
     pub(crate) const SEND_IMM: u8 = 0x0b;
     /// RDMA READ.
     pub(crate) const RDMA_READ: u8 = 0x10;
+    /// Update of a key: a window's bind, or a local invalidate.
+    pub(crate) const UMR: u8 = 0x25;
     /// Compare and swap.
     pub(crate) const ATOMIC_CS: u8 = 0x11;
     /// Fetch and add.
@@ -82,6 +86,56 @@ pub(super) mod av {
 //   0..4 length in bytes, 0 meaning 2³¹; 4..8 lkey; 8..16 address.
 // Inline data (`struct mlx5_wqe_inl_data_seg`), padded to 16 bytes:
 //   0..4 length in bytes and the bit below; 4.. the bytes.
+
+/// The update of a key (opcode [`UMR`](opcode::UMR)): the UMR control segment (`struct mlx5_wqe_umr_ctrl_seg`), 48 bytes,
+/// the key's context (`struct mlx5_wqe_mkey_context_seg`), 64, and for a bind the list of what it leads to, one data segment
+/// padded to 64.
+///
+/// | bytes of the first | field |
+/// |---|---|
+/// | 0 | flags |
+/// | 4..6 | entries of the list, which are counted in fours |
+/// | 8..16 | which fields of the context are meant |
+///
+/// | bytes of the second | field |
+/// |---|---|
+/// | 0 | bit 6: the key is to be free |
+/// | 2 | access |
+/// | 4..8 | bits 8..32: the only queue pair that may use it, or all ones; 0..8: the key's variable part |
+/// | 16..24 | address of the first byte |
+/// | 24..32 | length |
+pub(super) mod umr {
+    /// Flag: the list stands in the WQE (`MLX5_WQE_UMR_CTRL_FLAG_INLINE`).
+    pub(crate) const INLINE: u8 = 1 << 7;
+    /// Flag: the key must be free (`MLX5_WQE_UMR_CTRL_FLAG_CHECK_FREE`).
+    pub(crate) const CHECK_FREE: u8 = 1 << 5;
+    /// Flag: offset 0 in the list is meant (`MLX5_WQE_UMR_CTRL_FLAG_TRNSLATION_OFFSET`).
+    pub(crate) const TRANSLATION_OFFSET: u8 = 1 << 4;
+    /// Flag: the key must be this queue pair's (`MLX5_WQE_UMR_CTRL_FLAG_CHECK_QPN`).
+    pub(crate) const CHECK_QPN: u8 = 1 << 3;
+    /// Fields: length (`MLX5_WQE_UMR_CTRL_MKEY_MASK_…`).
+    pub(crate) const LEN: u64 = 1;
+    /// Fields: address.
+    pub(crate) const START: u64 = 1 << 6;
+    /// Fields: the key's variable part.
+    pub(crate) const KEY: u64 = 1 << 13;
+    /// Fields: the queue pair.
+    pub(crate) const QPN: u64 = 1 << 14;
+    /// Fields: the bits of access.
+    pub(crate) const ACCESS: u64 = 0xf << 18;
+    /// Fields: whether it is free.
+    pub(crate) const FREE: u64 = 1 << 29;
+    /// In the context: free.
+    pub(crate) const KEY_FREE: u8 = 1 << 6;
+    /// Access (`MLX5_WQE_MKEY_CONTEXT_ACCESS_FLAGS_…`): atomics.
+    pub(crate) const ATOMIC: u8 = 1 << 6;
+    /// Access: WRITE.
+    pub(crate) const REMOTE_WRITE: u8 = 1 << 5;
+    /// Access: READ.
+    pub(crate) const REMOTE_READ: u8 = 1 << 4;
+    /// Access: what the device receives.
+    pub(crate) const LOCAL_WRITE: u8 = 1 << 3;
+}
 
 /// Bit in a data segment's length: the bytes follow (`MLX5_INLINE_SEG`).
 pub(super) const INLINE_SEG: u32 = 1 << 31;

@@ -55,8 +55,7 @@
 //!   thread its queue pairs, and the poller to itself or to another: both can be sent, and they may run at the same
 //!   time.
 //!
-//! What a direct queue does not have: shared receive queues, memory windows, SEND with invalidate, resizing,
-//! overcommitted completion queues, CQE compression, data scattered to completions (which is turned off: it would be
+//! What a direct queue does not have: shared receive queues, windows of type 1, resizing, overcommitted completion queues, CQE compression, data scattered to completions (which is turned off: it would be
 //! copied to memory whose region may be gone).
 //!
 //! # What to know
@@ -68,6 +67,8 @@
 //!   is kept until they are, so that nobody else has its number meanwhile: the poller destroys it when it next finds the
 //!   queue empty, or comes to the end of half the ring. Its protection domain may be dropped before; closing that says
 //!   EBUSY until then.
+//! * Binds of memory windows take three blocks of the send queue and local invalidates two, where the queue was made for
+//!   requests of one: it is full with fewer of them than were asked for.
 //! * The poller [arms](Poller::arm) the queue for events, since it alone knows how far it has come.
 //! * The C object is there ([`as_ptr`](crate::QueuePair::as_ptr)), but libmlx5 must not post or poll on it.
 //!
@@ -124,6 +125,6 @@ pub(crate) use dv::address_of;
 pub(crate) use post::SHORT_INLINE;
 #[doc(hidden)]
 pub use qp::{DirectLink, DirectQueues};
-pub(crate) use qp::{create, join, lost, prepare, ring_sizes, take};
+pub(crate) use qp::{create, join, least_depth, lost, prepare, ring_sizes, take};
 #[doc(hidden)]
 pub use wqe::AddressBytes;

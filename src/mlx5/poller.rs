@@ -25,7 +25,7 @@ use super::barrier;
 use super::bits::{cq_record, cqe};
 use super::cq::{DirectCq, arm_word};
 use super::mmio::{CqeAt, CqeRing};
-use super::ring::{Lanes, RETIRED, is_before, queue};
+use super::ring::{Lanes, RETIRED, Sent, is_before, queue};
 use super::wc::{self, WorkCompletion};
 use crate::cq::{Arm, CompletionQueue, Direct, Left, PollCq, PollError};
 use crate::error::{Error, Result};
@@ -69,8 +69,8 @@ pub struct Poller<'a> {
     ring: CqeRing,
     /// Entries up to the next time that something is to be done but polling, less one.
     stretch: u32,
-    /// The id of what [`poll_slowly`](Self::poll_slowly) found.
-    found: u64,
+    /// What [`poll_slowly`](Self::poll_slowly) found.
+    found: Sent,
     known: HashMap<u32, Vec<Arc<Lanes>>>,
     /// What was left behind when so much was consumed.
     left_behind: Option<(Left, u32)>,
@@ -109,7 +109,7 @@ impl<'a> Poller<'a> {
             shared,
             ring,
             stretch: ring.entries() / 2 - 1,
-            found: 0,
+            found: Sent { id: 0, noted: 0 },
             known,
             left_behind: None,
             cq,
@@ -138,8 +138,8 @@ impl<'a> Poller<'a> {
         let op = wc::op_own(word);
         if op == SENT {
             if let Some(next) = self.next_of_last(word) {
-                let id = self.last.send.complete(wc::counter(word));
-                return Some(self.step(next, id, word));
+                let sent = self.last.send.complete(wc::counter(word));
+                return Some(self.step(next, sent, word));
             }
         } else if op & cqe::OWNER != 0 {
             if self.shared.has_news() {
@@ -149,7 +149,7 @@ impl<'a> Poller<'a> {
         } else if op >> 4 <= cqe::RESP_SEND_INV {
             if let Some(next) = self.next_of_last(word) {
                 let id = self.last.recv.complete(wc::counter(word));
-                return Some(self.step(next, id, word));
+                return Some(self.step(next, Sent { id, noted: 0 }, word));
             }
         }
         let at = self.poll_slowly()?;
@@ -165,15 +165,15 @@ impl<'a> Poller<'a> {
     }
 
     #[inline(always)]
-    fn step(&mut self, next: u32, id: u64, word: u64) -> WorkCompletion<'_> {
+    fn step(&mut self, next: u32, sent: Sent, word: u64) -> WorkCompletion<'_> {
         let at = self.at;
         self.shared.consumed().store(next, Ordering::Release);
         // SAFETY: the last entry of the ring ends a stretch.
         self.at = unsafe { self.ring.after(at) };
-        WorkCompletion::new(id, word, at)
+        WorkCompletion::new(sent, word, at)
     }
 
-    /// The next completion, which is not simply the next one of the queues that were completed last; its id is
+    /// The next completion, which is not simply the next one of the queues that were completed last; what was posted is
     /// `found`. (Not one value: that would have to go through memory, on the short way too.)
     #[cold]
     #[inline(never)]
@@ -187,15 +187,15 @@ impl<'a> Poller<'a> {
                 }
                 return None;
             }
-            let id = self.find(word);
+            let found = self.find(word);
             let next = self.consumed().wrapping_add(1);
             self.shared.consumed().store(next, Ordering::Release);
             self.at = self.ring.at(next);
             if next & self.stretch == 0 {
                 self.turn(next);
             }
-            if let Some(id) = id {
-                self.found = id;
+            if let Some(found) = found {
+                self.found = found;
                 return Some(at);
             }
         }
@@ -223,8 +223,8 @@ impl<'a> Poller<'a> {
         self.shared.parts().record.store::<{ cq_record::CONSUMER }>(self.consumed() & cq_record::INDEX);
     }
 
-    /// The id of the request that an entry completes, or `None` if there is nothing to say.
-    fn find(&mut self, word: u64) -> Option<u64> {
+    /// The request that an entry completes, or `None` if there is nothing to say.
+    fn find(&mut self, word: u64) -> Option<Sent> {
         let kind = wc::kind(word);
         let is_send = matches!(kind, cqe::REQ | cqe::REQ_ERR);
         let is_recv = matches!(kind, cqe::RESP_WR_IMM..=cqe::RESP_SEND_INV | cqe::RESP_ERR);
@@ -234,9 +234,12 @@ impl<'a> Poller<'a> {
         }
         let lanes = self.lanes_of(wc::qp_number(word))?;
         let counter = wc::counter(word);
-        let id = if is_send { lanes.send.complete(counter) } else { lanes.recv.complete(counter) };
+        let found = match is_send {
+            true => lanes.send.complete(counter),
+            false => Sent { id: lanes.recv.complete(counter), noted: 0 },
+        };
         self.last = lanes;
-        Some(id)
+        Some(found)
     }
 
     /// Whose the next entry is, which names `number`; `None` if its queues are gone.

@@ -15,16 +15,18 @@ use ibv_sys as sys;
 use super::barrier;
 use super::bits::{SEGMENT, WQE_BB, opcode, qp_record};
 use super::mmio::{Block, WqeRing};
-use super::qp::{DirectQueues, SendQueue};
+use super::qp::{DirectQueues, Fence, SendQueue};
 use super::ring::unlikely;
+use super::wc;
 use super::wqe::{self, AddressBytes, Segment};
 use crate::mr::{MrSlice, RemoteSlice, RemoteU64};
 use crate::qp::{Invariant, Transport};
 use crate::wr::encode::{Encode, Head, Limits};
 use crate::wr::{Address, PostError, Recv, Scatter, SendRequest};
 
-/// A WQE in the making. `ALONE`: it is not one of several, and is rung for when it is complete.
-struct Writer<'q, const ALONE: bool> {
+/// A WQE in the making. `ALONE`: it is not one of several, and is rung for when it is complete. `FENCED`: it comes after
+/// the update of a key, and waits for that.
+struct Writer<'q, const ALONE: bool, const FENCED: bool> {
     queue: &'q mut SendQueue,
     ring: WqeRing,
     /// Its first block, and the index of that.
@@ -33,6 +35,8 @@ struct Writer<'q, const ALONE: bool> {
     head: Head,
     opcode: u8,
     imm: u32,
+    /// What its completion should know of it.
+    note: u32,
     /// Segments so far, with the control segment.
     units: usize,
 }
@@ -49,13 +53,13 @@ pub(crate) const SHORT_INLINE: usize = WQE_BB - 2 * SEGMENT - size_of::<u32>();
 /// Segments of a block.
 const PER_BLOCK: usize = WQE_BB / SEGMENT;
 
-impl<'q, const ALONE: bool> Writer<'q, ALONE> {
+impl<'q, const ALONE: bool, const FENCED: bool> Writer<'q, ALONE, FENCED> {
     /// There must be room for one block.
     #[inline(always)]
     fn new(queue: &'q mut SendQueue) -> Self {
         let (ring, index) = (queue.ring, queue.producer.head());
         let head = Head { id: 0, flags: 0 };
-        Self { queue, ring, block: ring.block(index), index, head, opcode: 0, imm: 0, units: 1 }
+        Self { queue, ring, block: ring.block(index), index, head, opcode: 0, imm: 0, note: 0, units: 1 }
     }
 
     #[inline(always)]
@@ -81,7 +85,7 @@ impl<'q, const ALONE: bool> Writer<'q, ALONE> {
     #[inline(always)]
     fn reserve(&mut self, units: usize) -> Result<(), PostError> {
         let units = self.units + units;
-        if units <= PER_BLOCK || self.queue.producer.has_room(wqe::blocks(units), &self.queue.lanes.send) {
+        if units <= PER_BLOCK || self.queue.has_room(wqe::blocks(units)) {
             Ok(())
         } else {
             Err(PostError::QueueFull)
@@ -101,19 +105,34 @@ impl<'q, const ALONE: bool> Writer<'q, ALONE> {
         self
     }
 
+    fn update_key(mut self, segments: &[Segment]) -> Result<Written, PostError> {
+        self.reserve(segments.len())?;
+        segments.iter().for_each(|segment| self.put(*segment));
+        Ok(self.finish::<false>())
+    }
+
     /// Writes the control segment, makes the slots outstanding, and rings if the WQE is alone. `SHORT`: it is known to
     /// be of one block.
     #[inline(always)]
     fn finish<const SHORT: bool>(self) -> Written {
-        let Self { queue, ring, block, index, head, opcode, imm, units, .. } = self;
+        let Self { queue, ring, block, index, head, opcode, imm, note, units } = self;
         // what a request asks for itself is a constant
         let signaled = head.flags & sys::IBV_SEND_SIGNALED != 0;
         let flags = wqe::fm_ce_se(head.flags) | if signaled { 0 } else { queue.signal_bits };
+        // one fence mode or the other
+        let fence = if FENCED && head.flags & sys::IBV_SEND_FENCE == 0 { wqe::SMALL_FENCE } else { 0 };
+        let flags = flags | fence;
         let control = wqe::control(index, opcode, queue.number, units as u32, flags, imm);
         // SAFETY: there is room, so the slot is ours.
         unsafe { block.put(0, control) };
         let blocks = if SHORT { 1 } else { wqe::blocks(units) };
-        let next = queue.producer.push(head.id, blocks);
+        let next = queue.producer.push(index, head.id, blocks, note);
+        if opcode == opcode::UMR {
+            queue.fence = Fence::Next;
+            queue.producer.forget_room();
+        } else if FENCED {
+            queue.fence = Fence::None;
+        }
         if ALONE {
             queue.tell(next);
             // libmlx5's rule: nothing but a control segment is no use to copy
@@ -131,7 +150,7 @@ impl<'q, const ALONE: bool> Writer<'q, ALONE> {
     }
 }
 
-impl<const ALONE: bool> Encode for Writer<'_, ALONE> {
+impl<const ALONE: bool, const FENCED: bool> Encode for Writer<'_, ALONE, FENCED> {
     type Done = Written;
 
     #[inline(always)]
@@ -170,12 +189,22 @@ impl<const ALONE: bool> Encode for Writer<'_, ALONE> {
         self.atomic(head, opcode::ATOMIC_FA, at, add, 0)
     }
 
-    fn local_inv(self, _: Head, _: u32) -> Result<Written, PostError> {
-        Err(PostError::Unsupported)
+    fn local_inv(mut self, head: Head, rkey: u32) -> Result<Written, PostError> {
+        self.start(head, opcode::UMR, Some(rkey));
+        self.update_key(&wqe::invalidate())
     }
 
-    fn bind_mw(self, _: Head, _: &sys::ibv_send_wr_u2_bind_mw) -> Result<Written, PostError> {
-        Err(PostError::Unsupported)
+    fn bind_mw(mut self, head: Head, bind: &sys::ibv_send_wr_u2_bind_mw) -> Result<Written, PostError> {
+        let sys::ibv_send_wr_u2_bind_mw { mw, rkey, bind_info } = *bind;
+        let sys::ibv_mw_bind_info { mr, addr, length, mw_access_flags: access } = bind_info;
+        // SAFETY: window and region are alive until the request was posted.
+        let (old, lkey) = unsafe { ((*mw).rkey, (*mr).lkey) };
+        self.start(head, opcode::UMR, Some(old));
+        self.note = wc::BIND;
+        let zero_based = access & sys::IBV_ACCESS_ZERO_BASED != 0;
+        let to = wqe::Binding { addr, len: length, lkey, rkey, access, zero_based };
+        let segments = wqe::bind(self.queue.number, &to).ok_or(PostError::Unsupported)?;
+        self.update_key(&segments)
     }
 
     #[inline(always)]
@@ -232,7 +261,7 @@ impl<const ALONE: bool> Encode for Writer<'_, ALONE> {
         }
         let Self { queue, block, head, opcode, imm, units, .. } = self;
         let rest = Rest::new(opcode, units, head.flags, imm);
-        if inline_long::<ALONE>(queue, data, head.id, rest) {
+        if inline_long::<ALONE, FENCED>(queue, data, head.id, rest) {
             Ok(Written { block })
         } else {
             Err(PostError::QueueFull)
@@ -264,12 +293,17 @@ impl Rest {
 /// given numbers: so the short way saves no registers, and keeps nothing in memory.
 #[cold]
 #[inline(never)]
-fn inline_long<const ALONE: bool>(queue: &mut SendQueue, data: &[u8], id: u64, rest: Rest) -> bool {
+fn inline_long<const ALONE: bool, const FENCED: bool>(
+    queue: &mut SendQueue,
+    data: &[u8],
+    id: u64,
+    rest: Rest,
+) -> bool {
     let (opcode, units, flags, imm) = rest.parts();
     let (ring, index) = (queue.ring, queue.producer.head());
     let block = ring.block(index);
     let head = Head { id, flags };
-    let mut writer = Writer::<ALONE> { queue, ring, block, index, head, opcode, imm, units };
+    let mut writer = Writer::<ALONE, FENCED> { queue, ring, block, index, head, opcode, imm, note: 0, units };
     if !data.is_empty() {
         let units = wqe::inline_units(data.len());
         if writer.reserve(units).is_err() {
@@ -291,11 +325,43 @@ impl SendQueue {
         request: &R,
     ) -> Result<Written, PostError> {
         request.check(limits)?;
-        if !self.producer.has_room(1, &self.lanes.send) {
-            return Err(PostError::QueueFull);
+        if !self.producer.knows_room(1) {
+            unlikely();
+            if !self.has_room(1) {
+                return Err(PostError::QueueFull);
+            }
+            if self.fence == Fence::Next {
+                // SAFETY: just checked.
+                let written = unsafe { request.encode(Writer::<ALONE, true>::new(self)) };
+                // the next one shall come here again, whether something came of this one or not
+                self.producer.forget_room();
+                return written;
+            }
         }
         // SAFETY: just checked.
-        unsafe { request.encode(Writer::<ALONE>::new(self)) }
+        unsafe { request.encode(Writer::<ALONE, false>::new(self)) }
+    }
+
+    /// Whether `slots` more can be filled.
+    #[inline(always)]
+    fn has_room(&mut self, slots: u32) -> bool {
+        if self.producer.knows_room(slots) {
+            return true;
+        }
+        unlikely();
+        self.producer.look_for_room(&self.lanes.send);
+        self.producer.knows_room(slots)
+    }
+
+    /// Takes back what was pushed since `first`.
+    #[inline(always)]
+    fn roll_back(&mut self, first: u32) {
+        self.producer.roll_back(first);
+        if self.fence != Fence::Never {
+            // what comes now may be what comes after an update
+            self.fence = Fence::Next;
+            self.producer.forget_room();
+        }
     }
 
     /// Tells the device how far the ring is filled.
@@ -469,7 +535,9 @@ impl<'l, 'a, T: Transport> Batch<'l, 'a, T> {
 impl<T: Transport> Drop for Batch<'_, '_, T> {
     #[inline(always)]
     fn drop(&mut self) {
-        self.queue.producer.roll_back(self.first);
+        if self.last.is_some() {
+            self.queue.roll_back(self.first);
+        }
     }
 }
 

@@ -26,6 +26,17 @@ use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::qp::{Leaver, QpCaps};
 
+/// Whether updates of keys want a fence: the request after one waits until it is in force, as with libmlx5.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Fence {
+    /// There were none.
+    Never,
+    /// The last one was waited for.
+    None,
+    /// The next request has to wait. (The producer knows of no room then, so that it is looked for, and this seen.)
+    Next,
+}
+
 /// A send queue.
 #[derive(Debug)]
 pub(super) struct SendQueue {
@@ -33,9 +44,10 @@ pub(super) struct SendQueue {
     pub(super) lanes: Arc<Lanes>,
     pub(super) ring: WqeRing,
     /// The queue pair's number, where the control segment has it.
-    pub(super) number: u32,
+    pub(super) number: u64,
     /// What every request has in its control segment, as the third word of that.
     pub(super) signal_bits: u32,
+    pub(super) fence: Fence,
     pub(super) record: Record,
     pub(super) register: BlueFlame,
 }
@@ -146,6 +158,7 @@ impl DirectLink {
         self.retire();
         let (send_producer, recv_producer, members) = self.make_queues();
         (queues.send.producer, queues.send.lanes) = (send_producer, Arc::clone(&members.send));
+        queues.send.fence = Fence::Never;
         (queues.recv.producer, queues.recv.lanes) = (recv_producer, Arc::clone(&members.recv));
         *locked(&self.lanes) = members;
     }
@@ -226,7 +239,8 @@ pub(crate) fn join(
             producer: send_producer,
             lanes: members.send,
             ring: send.unwrap_or(WqeRing::NONE),
-            number: number << 8,
+            number: u64::from(number) << 8,
+            fence: Fence::Never,
             signal_bits: if signal_all { wqe::fm_ce_se(sys::IBV_SEND_SIGNALED) } else { 0 },
             record,
             register,
@@ -249,6 +263,12 @@ impl DirectQueues {
     }
 }
 
+/// How many requests the send queue of so many is made for: the longest, a bind, must fit in.
+pub(crate) fn least_depth(is_datagram: bool, asked: u32) -> u32 {
+    const BIND_BLOCKS: u32 = wqe::blocks(12);
+    if is_datagram || asked == 0 { asked } else { asked.max(BIND_BLOCKS) }
+}
+
 /// How many blocks and receives the rings of a queue pair of these sizes have, as libmlx5 makes them.
 pub(crate) fn ring_sizes(is_datagram: bool, send_ops: u32, caps: &QpCaps) -> (u32, u32) {
     let round = |count: u32| count.checked_next_power_of_two().unwrap_or(u32::MAX);
@@ -262,7 +282,8 @@ pub(crate) fn ring_sizes(is_datagram: bool, send_ops: u32, caps: &QpCaps) -> (u3
     };
     let inline = wqe::inline_units(caps.inline as usize);
     let blocks = wqe::blocks(header + inline.max(caps.send_sges as usize));
-    let send = if caps.send_depth == 0 { 0 } else { round(caps.send_depth.saturating_mul(blocks)) };
+    let depth = least_depth(is_datagram, caps.send_depth);
+    let send = if depth == 0 { 0 } else { round(depth.saturating_mul(blocks)) };
     let per_block = (WQE_BB / SEGMENT) as u32 / round(caps.recv_sges.max(1)).min(4);
     let recv = if caps.recv_depth == 0 { 0 } else { round(caps.recv_depth).max(per_block) };
     (send, recv)

@@ -15,8 +15,16 @@ use super::masked::Masked;
 pub(super) struct SendSlot {
     /// Its `wr_id`.
     id: AtomicU64,
-    /// The index of the slot after it.
-    next: AtomicU32,
+    /// The index of the slot after it, in the low half; a note on what it was, in the high half.
+    next: AtomicU64,
+}
+
+/// What a completion gives back of a send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Sent {
+    pub(super) id: u64,
+    /// Its note, in the high half.
+    pub(super) noted: u64,
 }
 
 /// What is remembered of a receive: its `wr_id`.
@@ -76,15 +84,15 @@ impl<S> Producer<S> {
         self.len
     }
 
-    /// Whether `slots` more can be filled. If not as far as is known here, looks up to where they are free.
+    /// Whether `slots` more can be filled, as far as is known here.
     #[inline(always)]
-    fn has_room_or(&mut self, slots: u32, free: impl FnOnce(u32) -> u32) -> bool {
-        if self.limit.wrapping_sub(self.head) >= slots {
-            return true;
-        }
-        unlikely();
-        self.limit = free(self.head).wrapping_add(self.len);
+    pub(super) fn knows_room(&self, slots: u32) -> bool {
         self.limit.wrapping_sub(self.head) >= slots
+    }
+
+    /// Knows of no room until it is looked for.
+    pub(super) fn forget_room(&mut self) {
+        self.limit = self.head;
     }
 
     /// Takes back what was pushed since `head` was read. Nothing of it may have reached the device.
@@ -95,20 +103,22 @@ impl<S> Producer<S> {
 }
 
 impl Producer<SendSlot> {
-    /// Whether `slots` more can be filled.
+    /// Looks up to where slots are free.
     #[inline(always)]
-    pub(super) fn has_room(&mut self, slots: u32, lane: &Lane<SendSlot>) -> bool {
+    pub(super) fn look_for_room(&mut self, lane: &Lane<SendSlot>) {
         // pairs with the Release of the consumer, who has read the slots that it frees
-        self.has_room_or(slots, |_| lane.tail.load(Ordering::Acquire))
+        self.limit = lane.tail.load(Ordering::Acquire).wrapping_add(self.len);
     }
 
     /// Fills `slots` slots with one request. There must be room. Gives the head after it.
+    ///
+    /// `head` is [what it is](Self::head): who writes a request has it at hand.
     #[inline(always)]
-    pub(super) fn push(&mut self, id: u64, slots: u32) -> u32 {
-        let next = self.head.wrapping_add(slots);
-        let slot = self.slots.at(self.head);
+    pub(super) fn push(&mut self, head: u32, id: u64, slots: u32, note: u32) -> u32 {
+        let next = head.wrapping_add(slots);
+        let slot = self.slots.at(head);
         slot.id.store(id, Ordering::Relaxed);
-        slot.next.store(next, Ordering::Relaxed);
+        slot.next.store(u64::from(note) << 32 | u64::from(next), Ordering::Relaxed);
         self.head = next;
         next
     }
@@ -118,10 +128,15 @@ impl Producer<RecvSlot> {
     /// Whether `slots` more can be filled.
     #[inline(always)]
     pub(super) fn has_room(&mut self, slots: u32, lane: &Lane<RecvSlot>) -> bool {
-        self.has_room_or(slots, |head| {
-            // as for sends
-            head.wrapping_sub(head.wrapping_sub(lane.tail.load(Ordering::Acquire)) & 0xffff)
-        })
+        if self.knows_room(slots) {
+            return true;
+        }
+        unlikely();
+        // as for sends
+        let tail = lane.tail.load(Ordering::Acquire);
+        let free = self.head.wrapping_sub(self.head.wrapping_sub(tail) & 0xffff);
+        self.limit = free.wrapping_add(self.len);
+        self.knows_room(slots)
     }
 
     /// Fills a slot for each of `requests`: receives take one slot, and are done in order. `write` writes one, and
@@ -143,14 +158,14 @@ impl Producer<RecvSlot> {
 }
 
 impl Lane<SendSlot> {
-    /// The request in slot `counter` is done, with all before it. Gives its id.
+    /// The request in slot `counter` is done, with all before it.
     #[inline(always)]
-    pub(super) fn complete(&self, counter: u32) -> u64 {
+    pub(super) fn complete(&self, counter: u32) -> Sent {
         let slot = self.slots.at(counter);
-        let id = slot.id.load(Ordering::Relaxed);
-        // pairs with the Acquire in `has_room`
-        self.tail.store(slot.next.load(Ordering::Relaxed), Ordering::Release);
-        id
+        let sent = Sent { id: slot.id.load(Ordering::Relaxed), noted: slot.next.load(Ordering::Relaxed) };
+        // pairs with the Acquire in `look_for_room`
+        self.tail.store(sent.noted as u32, Ordering::Release);
+        sent
     }
 }
 
@@ -217,6 +232,13 @@ mod tests {
     /// What is in the ring, as (id, first slot, slots, signaled).
     type Model = VecDeque<(u64, u32, u32, bool)>;
 
+    fn has_room(producer: &mut Producer<SendSlot>, lane: &Lane<SendSlot>, slots: u32) -> bool {
+        if !producer.knows_room(slots) {
+            producer.look_for_room(lane);
+        }
+        producer.knows_room(slots)
+    }
+
     fn run(len: u32, start: u32, steps: impl IntoIterator<Item = (u32, bool, bool)>) -> u32 {
         let (mut producer, lane) = queue::<SendSlot>(len);
         (producer.head, producer.limit) = (start, start.wrapping_add(len));
@@ -225,17 +247,23 @@ mod tests {
         for (id, (slots, signaled, complete)) in (1..).zip(steps) {
             let used: u32 = model.iter().map(|request| request.2).sum();
             let fits = used + slots <= len;
-            assert_eq!(producer.has_room(slots, &lane), fits, "{used} of {len} are used, {slots} wanted");
+            assert_eq!(
+                has_room(&mut producer, &lane, slots),
+                fits,
+                "{used} of {len} are used, {slots} wanted"
+            );
             if fits {
                 model.push_back((id, producer.head(), slots, signaled));
-                producer.push(id, slots);
+                producer.push(producer.head(), id, slots, id as u32);
             }
             let Some(done) = complete.then(|| model.iter().position(|request| request.3)).flatten() else {
                 continue;
             };
             let gone: Vec<_> = model.drain(..=done).collect();
             let (id, at, ..) = gone[done];
-            assert_eq!(lane.complete(at & 0xffff), id, "the device tells the first slot, modulo 2^16");
+            let sent = lane.complete(at & 0xffff);
+            assert_eq!(sent.id, id, "the device tells the first slot, modulo 2^16");
+            assert_eq!(sent.noted >> 32, id & 0xffff_ffff);
         }
         producer.head()
     }
@@ -287,19 +315,21 @@ mod tests {
     #[test]
     fn an_empty_queue_takes_nothing() {
         let (mut producer, lane) = queue::<SendSlot>(0);
-        assert!(!producer.has_room(1, &lane));
-        assert_eq!(lane.complete(7), 0, "and a device that says otherwise does no harm");
-        assert!(!producer.has_room(1, &lane));
+        assert!(!has_room(&mut producer, &lane, 1));
+        assert_eq!(lane.complete(7).id, 0, "and a device that says otherwise does no harm");
+        assert!(!has_room(&mut producer, &lane, 1));
     }
 
     #[test]
     fn taking_back_frees_the_slots() {
         let (mut producer, lane) = queue::<SendSlot>(4);
-        assert!(producer.has_room(4, &lane));
+        assert!(has_room(&mut producer, &lane, 4));
         let head = producer.head();
-        producer.push(1, 3);
-        assert!(!producer.has_room(2, &lane));
+        producer.push(head, 1, 3, 0);
+        assert!(!has_room(&mut producer, &lane, 2));
         producer.roll_back(head);
-        assert!(producer.has_room(4, &lane));
+        assert!(has_room(&mut producer, &lane, 4));
+        producer.forget_room();
+        assert!(!producer.knows_room(1));
     }
 }

@@ -7,6 +7,7 @@ use ibv_sys as sys;
 
 use super::bits::{SYNDROMES, cqe, opcode};
 use super::mmio::CqeAt;
+use super::ring::Sent;
 use crate::cq::{WcError, WcOpcode, WcStatus};
 
 /// What became of a request: a view on the device's own entry, lent by [`Poller::poll`](super::Poller::poll).
@@ -15,12 +16,17 @@ use crate::cq::{WcError, WcOpcode, WcStatus};
 #[must_use = "a completion may be an error"]
 pub struct WorkCompletion<'p> {
     id: u64,
+    /// What was noted of a send, in the high half.
+    noted: u64,
     /// The entry's last 8 bytes, but the owner bit, which is 0.
     word: u64,
     at: CqeAt,
     /// The entry is the CPU's until the poller goes on.
     _lent: PhantomData<&'p mut ()>,
 }
+
+/// The note of a bind.
+pub(super) const BIND: u32 = 1;
 
 /// The last byte: kind, format, owner.
 #[inline(always)]
@@ -67,8 +73,9 @@ pub(super) fn status(syndrome: u8) -> WcStatus {
 
 impl<'p> WorkCompletion<'p> {
     #[inline(always)]
-    pub(super) fn new(id: u64, word: u64, at: CqeAt) -> Self {
-        Self { id, word, at, _lent: PhantomData }
+    pub(super) fn new(sent: Sent, word: u64, at: CqeAt) -> Self {
+        let Sent { id, noted } = sent;
+        Self { id, noted, word, at, _lent: PhantomData }
     }
 
     /// The id that the request was posted with.
@@ -104,7 +111,7 @@ impl<'p> WorkCompletion<'p> {
         if self.failed() {
             Err(self.error())
         } else {
-            Ok(Completion { word: self.word, at: self.at, _lent: PhantomData })
+            Ok(Completion { noted: self.noted, word: self.word, at: self.at, _lent: PhantomData })
         }
     }
 
@@ -138,6 +145,7 @@ impl fmt::Debug for WorkCompletion<'_> {
 /// A request that succeeded.
 #[derive(Clone, Copy)]
 pub struct Completion<'w> {
+    noted: u64,
     word: u64,
     at: CqeAt,
     _lent: PhantomData<&'w ()>,
@@ -160,6 +168,9 @@ impl Completion<'_> {
             opcode::RDMA_READ => WcOpcode::RDMA_READ,
             opcode::ATOMIC_CS => WcOpcode::COMP_SWAP,
             opcode::ATOMIC_FA => WcOpcode::FETCH_ADD,
+            // the entry does not say which
+            opcode::UMR if self.noted >> 32 == u64::from(BIND) => WcOpcode::BIND_MW,
+            opcode::UMR => WcOpcode::LOCAL_INV,
             _ => WcOpcode::SEND,
         }
     }

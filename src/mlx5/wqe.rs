@@ -1,6 +1,6 @@
 //! Segments of work requests as the device reads them. Pure: numbers in, bytes out.
 
-use super::bits::{INLINE_SEG, INVALID_LKEY, SEGMENT, WQE_BB, av, ctrl};
+use super::bits::{INLINE_SEG, INVALID_LKEY, SEGMENT, WQE_BB, av, ctrl, umr};
 
 #[cfg(not(target_endian = "little"))]
 compile_error!("the mlx5 direct path puts words together as little-endian machines have them");
@@ -39,13 +39,15 @@ pub(super) const fn fm_ce_se(flags: u32) -> u32 {
     (fence | completion | solicited).to_be()
 }
 
+/// The fence mode of what comes after the update of a key, as [`fm_ce_se`] has it.
+pub(super) const SMALL_FENCE: u32 = (ctrl::SMALL_FENCE as u32).to_be();
+
 /// The control segment. `qpn` is the queue pair's number shifted left by 8, `units` the WQE's size in segments,
 /// `flags` the third word as it stands there.
 #[inline(always)]
-pub(super) const fn control(index: u32, opcode: u8, qpn: u32, units: u32, flags: u32, imm: u32) -> Segment {
+pub(super) const fn control(index: u32, opcode: u8, qpn: u64, units: u32, flags: u32, imm: u32) -> Segment {
     let first = ((index & 0xffff) << 8 | opcode as u32) as u64;
-    let second = (qpn | units) as u64;
-    Segment([(first << 32 | second).to_be(), flags as u64 | (imm.to_be() as u64) << 32])
+    Segment([(first << 32 | units as u64 | qpn).to_be(), flags as u64 | (imm.to_be() as u64) << 32])
 }
 
 /// The remote address segment.
@@ -64,6 +66,63 @@ pub(super) const fn atomic(swap_add: u64, compare: u64) -> Segment {
 #[inline(always)]
 pub(super) const fn data(addr: u64, len: u32, lkey: u32) -> Segment {
     Segment::be((len as u64) << 32 | lkey as u64, addr)
+}
+
+/// What follows the control segment of a local invalidate: of the key that the control segment names.
+pub(super) const fn invalidate() -> [Segment; 7] {
+    const NOTHING: Segment = Segment::be(0, 0);
+    let flags = (umr::INLINE | umr::TRANSLATION_OFFSET | umr::CHECK_QPN) as u64;
+    let control = Segment::be(flags << 56, umr::FREE | umr::KEY | umr::QPN);
+    let context = Segment::be((umr::KEY_FREE as u64) << 56 | 0xffff_ff00, 0);
+    [control, NOTHING, NOTHING, context, NOTHING, NOTHING, NOTHING]
+}
+
+/// What a window of type 2 is bound to.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Binding {
+    pub(super) addr: u64,
+    pub(super) len: u64,
+    /// The region's.
+    pub(super) lkey: u32,
+    /// The window's new key.
+    pub(super) rkey: u32,
+    /// `enum ibv_access_flags`.
+    pub(super) access: u32,
+    /// The address counts from 0.
+    pub(super) zero_based: bool,
+}
+
+/// What follows the control segment of a bind, which names the window by the key that it has. `qpn` is the queue pair's
+/// number shifted left by 8. `None` if the list cannot hold so long a part.
+pub(super) fn bind(qpn: u64, to: &Binding) -> Option<[Segment; 11]> {
+    const NOTHING: Segment = Segment::be(0, 0);
+    /// Entries of the list, with those that pad it.
+    const ENTRIES: u64 = 4;
+    let &Binding { addr, len, lkey, rkey, access, zero_based } = to;
+    let listed = u32::try_from(len).ok().filter(|len| *len <= 1 << 31)?;
+    let flags = u64::from(umr::INLINE | umr::TRANSLATION_OFFSET | umr::CHECK_FREE);
+    let fields = umr::FREE | umr::KEY | umr::QPN | umr::LEN | umr::START | umr::ACCESS;
+    let rights = [
+        (ibv_sys::IBV_ACCESS_LOCAL_WRITE, umr::LOCAL_WRITE),
+        (ibv_sys::IBV_ACCESS_REMOTE_WRITE, umr::REMOTE_WRITE),
+        (ibv_sys::IBV_ACCESS_REMOTE_READ, umr::REMOTE_READ),
+        (ibv_sys::IBV_ACCESS_REMOTE_ATOMIC, umr::ATOMIC),
+    ];
+    let rights = rights.iter().filter(|(flag, _)| access & flag != 0).fold(0, |all, (_, bit)| all | bit);
+    let key = qpn | u64::from(rkey & 0xff);
+    Some([
+        Segment::be(flags << 56 | ENTRIES << 16, fields),
+        NOTHING,
+        NOTHING,
+        Segment::be(u64::from(rights) << 40 | key, 0),
+        Segment::be(if zero_based { 0 } else { addr }, len),
+        NOTHING,
+        NOTHING,
+        data(addr, listed, lkey),
+        NOTHING,
+        NOTHING,
+        NOTHING,
+    ])
 }
 
 /// What ends the list of a receive that has fewer elements than its WQE has room for.
@@ -133,7 +192,7 @@ mod tests {
         fn control_segments_have_each_field_in_its_place(
             index: u16, opcode: u8, qpn in 0u32..1 << 24, units in 1u32..64, flags in 0u32..8, imm: u32
         ) {
-            let got = control(index.into(), opcode, qpn << 8, units, fm_ce_se(flags), imm).bytes();
+            let got = control(index.into(), opcode, u64::from(qpn) << 8, units, fm_ce_se(flags), imm).bytes();
             let mut fm = 0;
             for (flag, bit) in [
                 (sys::IBV_SEND_FENCE, 0x80), (sys::IBV_SEND_SIGNALED, 8), (sys::IBV_SEND_SOLICITED, 2)

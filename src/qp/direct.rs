@@ -82,7 +82,7 @@ impl<'a, T: Transport> QueuePairBuilder<'a, T, Direct> {
         self.build_with(false)
     }
 
-    fn build_with(self, scatter_to_cqe: bool) -> Result<QueuePair<'a, T, Reset, Direct>> {
+    fn build_with(mut self, scatter_to_cqe: bool) -> Result<QueuePair<'a, T, Reset, Direct>> {
         let domain = mlx5::prepare(self.pd.context(), self.pd.as_ptr())?;
         let (send_cq, recv_cq) =
             (Arc::clone(self.send_cq.state().shared()), Arc::clone(self.recv_cq.state().shared()));
@@ -90,6 +90,7 @@ impl<'a, T: Transport> QueuePairBuilder<'a, T, Direct> {
         send_cq.sweep();
         recv_cq.sweep();
         let signal_all = self.signal_all;
+        self.caps.send_depth = mlx5::least_depth(T::DATAGRAM, self.caps.send_depth);
         // it goes last, whatever happens
         let domain = std::cell::Cell::new(Some(domain));
         self.make(

@@ -47,7 +47,7 @@ impl Rig {
 
     pub(crate) fn region(&self, len: usize) -> Arc<MemoryRegion<'static, Remote>> {
         let pages = ibv::Pages::new(len).unwrap();
-        let all = RemoteAccess::READ | RemoteAccess::WRITE | RemoteAccess::ATOMIC;
+        let all = RemoteAccess::READ | RemoteAccess::WRITE | RemoteAccess::ATOMIC | RemoteAccess::MW_BIND;
         Arc::new(MemoryRegion::remote(&self.pd, pages, all).unwrap())
     }
 

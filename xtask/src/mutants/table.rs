@@ -73,7 +73,7 @@ pub(super) const MUTANTS: [Mutant; 19] = [
     Mutant {
         name: "WQE of another queue pair",
         file: "qp.rs",
-        edits: &[("number: number << 8,", "number: (number ^ 1) << 8,")],
+        edits: &[("number: u64::from(number) << 8,", "number: u64::from(number ^ 1) << 8,")],
         says: "is not in the ring",
     },
     Mutant {
