@@ -33,13 +33,13 @@
 //!
 //! | | here | libmlx5 | |
 //! |---|---|---|---|
-//! | one WRITE | 66 | 318 | 0.21 |
-//! | one WRITE of 8 inline bytes | 72 | 340 | 0.21 |
-//! | one of 16 WRITEs with one doorbell | 47 | 180 | 0.26 |
+//! | one WRITE | 64 | 318 | 0.20 |
+//! | one WRITE of 8 inline bytes | 71 | 340 | 0.21 |
+//! | one of 16 WRITEs with one doorbell | 48 | 180 | 0.27 |
 //! | one completion | 33 | 208 | 0.16 |
 //! | one of 16 completions | 34 | 116 | 0.29 |
 //! | no completion | 16 | 107 | 0.15 |
-//! | one receive | 37 | 134 | 0.28 |
+//! | one receive | 36 | 134 | 0.27 |
 //! | one of 16 receives | 24 | 68 | 0.34 |
 //!
 //! Elsewhere [`Basic`](crate::Basic) is as good, runs on every device, and is shared by `&`. Code that is generic over
@@ -55,8 +55,9 @@
 //!   thread its queue pairs, and the poller to itself or to another: both can be sent, and they may run at the same
 //!   time.
 //!
-//! What a direct queue does not have: shared receive queues, windows of type 1, resizing, overcommitted completion queues, CQE compression, data scattered to completions (which is turned off: it would be
-//! copied to memory whose region may be gone).
+//! What a direct queue does not have: shared receive queues, windows of type 1, resizing, overcommitted completion
+//! queues, CQE compression, data scattered to completions (which is turned off: it would be copied to memory whose region
+//! may be gone).
 //!
 //! # What to know
 //!

@@ -46,10 +46,7 @@ impl Update {
     /// bind has the queue pair's number and the key's last byte there.
     fn leaves(self, i: usize) -> bool {
         (64..128).contains(&i)
-            && match (self, i) {
-                (_, 64) | (Self::Bind, 66 | 80..96) | (Self::Invalidate, 68..72) => false,
-                _ => true,
-            }
+            && !matches!((self, i), (_, 64) | (Self::Bind, 66 | 80..96) | (Self::Invalidate, 68..72))
     }
 }
 
