@@ -4,7 +4,9 @@
 #[path = "common/programs.rs"]
 mod programs;
 
-use programs::{compiled, has, pair, skip, unique};
+use programs::{compiled, has, library, pair, skip, text, unique};
+use std::path::PathBuf;
+use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -56,6 +58,22 @@ fn thread_time() -> Duration {
     }
 }
 
+/// The shared library as its users build it: unoptimised it takes five times as long.
+fn optimised() -> PathBuf {
+    if !cfg!(debug_assertions) {
+        return library();
+    }
+    // target/debug/deps/libsofthca.so
+    let target = library().ancestors().nth(3).unwrap().to_owned();
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut c = Command::new(cargo);
+    c.args(["build", "--release", "--quiet", "--offline", "--lib", "--manifest-path"]);
+    c.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml")).env("CARGO_TARGET_DIR", &target);
+    let out = c.output().unwrap();
+    assert!(out.status.success(), "{}", text(&out));
+    target.join("release/libsofthca.so")
+}
+
 /// Two polling processes, 4096 bytes: at most 30 microseconds per iteration (`cargo bench -p softhca` has the median
 /// of 11 runs of the release build; here is the best median of 3, of up to 5 times).
 #[test]
@@ -65,12 +83,14 @@ fn two_polling_processes_take_at_most_30_microseconds() {
     if !has("ibv_rc_pingpong") {
         return;
     }
+    let library = optimised();
+    let env = [("LD_PRELOAD", library.to_str().unwrap())];
     let mut best = f64::INFINITY;
     let mut free: f64 = 1.0;
     for _ in 0..5 {
         free = free.min(processors_to_be_had());
         let mut times: Vec<f64> = (0..3)
-            .map(|_| pair("ibv_rc_pingpong", &["-n", "2000"], &[]).unwrap())
+            .map(|_| pair("ibv_rc_pingpong", &["-n", "2000"], &env).unwrap())
             .map(|text| text.split_whitespace().rev().nth(1).unwrap().parse().unwrap())
             .collect();
         times.sort_by(f64::total_cmp);

@@ -330,10 +330,15 @@ impl Shm {
     pub(crate) fn leave(&self) {
         self.used(self.own).store(0, Ordering::Release);
         self.file.give_back(self.own);
-        // If somebody comes or goes just now, it is not the last one who leaves, or a later start cleans up.
-        if self.file.enter_gate() {
-            self.file.remove_if_deserted();
-            self.file.leave_gate();
+        // Somebody else may come or go just now. (Or be stopped in the act: then a later start cleans up.)
+        const TRIES: usize = 100;
+        for _ in 0..TRIES {
+            if self.file.enter_gate() {
+                self.file.remove_if_deserted();
+                self.file.leave_gate();
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(1));
         }
     }
 
@@ -441,6 +446,28 @@ mod tests {
         s.note_sleeps();
         assert!(!s.is_polling(s.own) && s.bell().load(Ordering::Acquire) == before + 1);
         s.leave();
+    }
+
+    #[test]
+    fn a_join_that_fails_leaves_nothing_open() {
+        use std::os::fd::AsRawFd;
+        let name = format!("unit-fails-{}", std::process::id());
+        // SAFETY: no arguments.
+        let path = format!("/dev/shm/softhca-{}-{name}", unsafe { libc::geteuid() });
+        std::fs::write(&path, b"something else").unwrap();
+        let other = std::fs::File::options().read(true).write(true).open(&path).unwrap();
+        // SAFETY: integers; zero is a value of each.
+        let mut lock: libc::flock = unsafe { std::mem::zeroed() };
+        (lock.l_type, lock.l_len) = (libc::F_WRLCK as libc::c_short, 1);
+        // SAFETY: a lock of a file of this test, which conflicts with those of the process.
+        assert_eq!(unsafe { libc::fcntl(other.as_raw_fd(), libc::F_OFD_SETLK, &raw const lock) }, 0);
+        for _ in 0..3 {
+            assert!(Shm::join(&name).unwrap_err().contains("another version"));
+        }
+        let open = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
+        let open = open.flat_map(|f| std::fs::read_link(f.path())).filter(|f| f.to_str() == Some(&path));
+        assert_eq!(open.count(), 1, "only the test's own");
+        std::fs::remove_file(&path).unwrap();
     }
 
     #[test]
