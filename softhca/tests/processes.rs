@@ -209,11 +209,12 @@ fn processes_of_other_pid_namespaces_are_not_mixed_up() {
     for (size, fine) in [("4096", true), ("65536", false)] {
         let (fabric, port) = unique();
         let port_text = port.to_string();
-        // Each in a namespace of its own, where each is process 2.
+        // Each in a namespace of its own, where each is process 1, with its memory at the same addresses: who took
+        // the peer's number for its own would find something there.
         let start = |host: Option<&str>| {
             let mut c = Command::new("unshare");
             let script = "true; exec \"$@\"";
-            c.args(apart).args(["sh", "-c", script, "sh", "env"]);
+            c.args(apart).args(["setarch", "-R", "sh", "-c", script, "sh", "env"]);
             c.arg(format!("LD_PRELOAD={}", library().display()));
             c.args(["ibv_rc_pingpong", "-n", "50", "-s", size, "-p", &port_text]).args(host);
             c.env("SOFTHCA_FABRIC", &fabric).stdin(Stdio::null());
