@@ -156,7 +156,8 @@ fn a_small_dev_shm_is_told_and_kills_nobody() {
     // Places, but no ring: messages are lost, and that is told.
     let (_, port) = unique();
     let both = format!(
-        "sh -c 'ibv_rc_pingpong -p {port} >/dev/null & server=$!; sleep 0.5
+        "sh -c 'ibv_rc_pingpong -p {port} >/dev/null & server=$!
+         until grep -q :{port:04X} /proc/net/tcp /proc/net/tcp6; do sleep 0.05; done
          ibv_rc_pingpong -p {port} 127.0.0.1; rc=$?; kill $server; exit $rc'"
     );
     let out = run("64k", &both, "small").unwrap();
@@ -202,7 +203,7 @@ fn processes_of_other_pid_namespaces_are_not_mixed_up() {
         return;
     }
     let apart = ["--pid", "--fork", "--kill-child"];
-    let may = Command::new("unshare").args(apart).arg("true").output();
+    let may = Command::new("unshare").args(apart).args(["setarch", "-R", "true"]).output();
     if !may.is_ok_and(|o| o.status.success()) {
         return skip("unshare --pid needs root");
     }
