@@ -1,6 +1,7 @@
 //! `cargo xtask COMMAND`: what a developer of `ibv` runs. It builds without any system package, because installing
 //! those is one of its jobs.
 
+mod api;
 mod bench;
 mod cargo;
 mod kernel;
@@ -24,6 +25,7 @@ cargo xtask COMMAND
   pingpong   build everything and measure the RC ping-pong
   test       run the whole test suite
   bench      what the crate costs, beside C
+  api        that the public API is what its text file says
   mutants    that mistakes in the mlx5 direct path are found
 
 `cargo xtask COMMAND --help` tells more.";
@@ -33,6 +35,7 @@ fn main() -> ExitCode {
     let command = arguments.next().unwrap_or_default();
     let rest: Vec<OsString> = arguments.collect();
     let result = match command.to_str() {
+        Some("api") => api::command(rest),
         Some("bench") => bench::command(rest),
         Some("mutants") => mutants::command(rest),
         Some("setup") => setup::command(rest),

@@ -19,7 +19,7 @@ fn an_unknown_command_is_named_and_the_known_ones_listed() {
     let [out, err] = texts(&output);
     assert!(out.is_empty(), "{out}");
     assert!(err.starts_with("xtask: unknown command `bogus`\n"), "{err}");
-    for known in ["setup", "vm", "pingpong", "test", "bench"] {
+    for known in ["setup", "vm", "pingpong", "test", "bench", "api"] {
         assert!(err.contains(&format!("\n  {known} ")), "{known}: {err}");
     }
 }
