@@ -161,10 +161,11 @@ impl<'a> SharedReceiveQueue<'a> {
         }
         pd.claim(Posting::Borrowed)?;
         let id = SrqId::new();
-        let mut init = sys::ibv_srq_init_attr {
-            srq_context: id.to_context(),
-            attr: sys::ibv_srq_attr { max_wr: depth, max_sge: sges, srq_limit: 0 },
-        };
+        // libibverbs reads the padding behind the limits too, as a mask: it must hold zeros.
+        // SAFETY: integers and a pointer, for which zeros are values.
+        let mut init: sys::ibv_srq_init_attr = unsafe { std::mem::zeroed() };
+        init.srq_context = id.to_context();
+        (init.attr.max_wr, init.attr.max_sge) = (depth, sges);
         // SAFETY: the domain is alive; srq_context is an id, never followed as a pointer.
         let srq = unsafe { sys::ibv_create_srq(pd.as_ptr(), &raw mut init) };
         let asked = || format!("{depth} receives of {sges} elements");

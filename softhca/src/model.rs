@@ -32,6 +32,23 @@ pub(crate) struct Device {
     pub(crate) link_up: bool,
 }
 
+impl Device {
+    /// What the port can do: the bits of `ibv_port_cap_flags`.
+    pub(crate) fn port_capabilities(&self) -> u32 {
+        if self.link == Link::InfiniBand { 0x2651_e848 } else { 0x0401_0000 }
+    }
+
+    /// Places in the GID table.
+    pub(crate) fn gid_len(&self) -> usize {
+        self.gids.len().max(8)
+    }
+
+    /// The network interface of a RoCE port: one that every machine has, with its index.
+    pub(crate) fn interface(&self) -> Option<(&'static str, u32)> {
+        (self.link == Link::RoCE).then_some(("lo", 1))
+    }
+}
+
 /// Everything.
 #[derive(Debug)]
 pub(crate) struct Model {

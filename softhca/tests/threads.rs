@@ -112,8 +112,8 @@ fn processor_time() -> Duration {
     }
 }
 
-/// Runs the other tests of this file under valgrind's memcheck.
+/// Not the test that measures time, nor that where the device finds memory unmapped, which memcheck sees too.
 #[test]
 fn memcheck_finds_nothing() {
-    common::memcheck_finds_nothing();
+    common::memcheck::finds_nothing(&["idle_device", "unmapped"]);
 }

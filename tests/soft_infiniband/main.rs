@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
-#[path = "../support_soft/leaks.rs"]
+#[path = "../support/leaks.rs"]
 mod leaks;
 #[path = "../support_soft/rig.rs"]
 mod rig;

@@ -2,8 +2,10 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
-#[path = "../support_soft/leaks.rs"]
+#[path = "../support/leaks.rs"]
 mod leaks;
+#[path = "../../softhca/tests/common/memcheck.rs"]
+mod memcheck;
 #[path = "../support_soft/rig.rs"]
 mod rig;
 
@@ -17,3 +19,8 @@ mod stress;
 
 const MODE: softhca::Mode = softhca::Mode::Thread;
 const LINK: softhca::Link = softhca::Link::InfiniBand;
+
+#[test]
+fn memcheck_finds_nothing() {
+    memcheck::finds_nothing(&[]);
+}

@@ -1,4 +1,4 @@
-//! What is held: open files, and objects in the kernel.
+//! What is held: open files, and objects of the device.
 
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
@@ -7,7 +7,9 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long the kernel may take to clean up.
+use crate::rig::MADE;
+
+/// How long a device may take to clean up.
 const LIMIT: Duration = Duration::from_secs(5);
 
 /// Says, past the harness's capture, that this test did not run.
@@ -21,8 +23,8 @@ pub(crate) fn skip(reason: &str) {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Counts {
     files: usize,
-    /// As `rdma resource show` prints them. They are those of all processes: it tells the thread that made an object,
-    /// but not once that has ended.
+    /// As `rdma resource show` prints them. On a kernel's device they are those of all processes: it tells the thread
+    /// that made an object, but not once that has ended.
     objects: String,
 }
 
@@ -30,11 +32,7 @@ impl Counts {
     pub(crate) fn now() -> Self {
         // the listing itself is one of them, always
         let files = std::fs::read_dir("/proc/self/fd").unwrap().count();
-        let device = std::env::var("IBV_TEST_DEVICE").unwrap();
-        let output = Command::new("rdma").args(["resource", "show", &device]).output();
-        let output = output.expect("`rdma` of iproute2");
-        assert!(output.status.success(), "{output:?}");
-        Self { files, objects: String::from_utf8(output.stdout).unwrap().trim().to_owned() }
+        Self { files, objects: MADE.get().map_or_else(kernel_objects, |made| (made.objects)()) }
     }
 
     /// How many objects of that kind (`ctx`, `pd`, `mr`, `cq`, `qp`) there are.
@@ -55,7 +53,15 @@ impl Counts {
                 return;
             }
             assert!(start.elapsed() < LIMIT, "left behind: before {self:?}, after {now:?}");
-            thread::sleep(Duration::from_millis(50));
+            thread::sleep(Duration::from_millis(20));
         }
     }
+}
+
+fn kernel_objects() -> String {
+    let device = std::env::var("IBV_TEST_DEVICE").unwrap();
+    let output = Command::new("rdma").args(["resource", "show", &device]).output();
+    let output = output.expect("`rdma` of iproute2");
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }

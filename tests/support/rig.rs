@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
 use std::mem;
+use std::process::Command;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread;
@@ -39,6 +40,10 @@ pub(crate) struct Made {
     pub(crate) gid_index: Option<u32>,
     /// Does all that was asked of it, and lets time go by until nothing is left. None if it works by itself.
     pub(crate) work: Option<fn()>,
+    /// Its objects, in the words of `rdma resource show`.
+    pub(crate) objects: fn() -> String,
+    /// Makes a program see it.
+    pub(crate) show_to: fn(&mut Command),
 }
 
 /// The device under test, if it is not one of the machine's.
@@ -50,6 +55,15 @@ pub(crate) fn device_name() -> Option<String> {
         Some(made) => Some(made.name.to_owned()),
         None => std::env::var("IBV_TEST_DEVICE").ok().filter(|name| !name.is_empty()),
     }
+}
+
+/// A program of the system, which sees the device under test.
+pub(crate) fn program(name: &str) -> Command {
+    let mut command = Command::new(name);
+    if let Some(made) = MADE.get() {
+        (made.show_to)(&mut command);
+    }
+    command
 }
 
 fn gid_index() -> Option<u32> {
@@ -126,9 +140,10 @@ fn guarded(run: impl FnOnce(&mut Known)) {
 /// Ends the process if what it returns is not dropped in time.
 fn watchdog() -> Sender<()> {
     let (alive, watch) = channel();
+    let patience = if std::env::var_os("SOFTHCA_UNDER_VALGRIND").is_some() { 20 } else { 1 };
     let name = thread::current().name().unwrap_or_default().to_owned();
     thread::spawn(move || {
-        if let Err(RecvTimeoutError::Timeout) = watch.recv_timeout(SCENARIO_LIMIT) {
+        if let Err(RecvTimeoutError::Timeout) = watch.recv_timeout(SCENARIO_LIMIT * patience) {
             eprintln!("{name} hangs");
             std::process::abort();
         }

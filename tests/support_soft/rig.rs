@@ -8,6 +8,8 @@ mod shared;
 
 pub(crate) use shared::*;
 
+use std::process::Command;
+
 use softhca::{Config, Hca, Link, Mode};
 
 /// RoCE v2, with an IPv4 address.
@@ -20,6 +22,8 @@ pub(crate) fn hca() -> Hca {
         name: "mlx5_0",
         gid_index: (crate::LINK == Link::RoCE).then_some(GID_INDEX),
         work: is_stepped().then_some(step),
+        objects,
+        show_to,
     });
     hca
 }
@@ -27,6 +31,27 @@ pub(crate) fn hca() -> Hca {
 /// Whether the test makes the device work, in virtual time.
 pub(crate) fn is_stepped() -> bool {
     matches!(crate::MODE, Mode::Manual | Mode::Trap)
+}
+
+fn objects() -> String {
+    let o = hca().objects();
+    let counts = [
+        ("ctx", o.contexts),
+        ("pd", o.pds),
+        ("mr", o.regions),
+        ("mw", o.windows),
+        ("cq", o.cqs),
+        ("qp", o.qps),
+        ("srq", o.srqs),
+    ];
+    counts.iter().map(|(kind, n)| format!("{kind} {n} ")).collect()
+}
+
+/// Another process has a device of its own, which looks the same.
+fn show_to(command: &mut Command) {
+    let library = std::env::current_exe().unwrap().with_file_name("libsofthca.so");
+    let link = if crate::LINK == Link::RoCE { "roce" } else { "ib" };
+    command.env("LD_PRELOAD", library).env("SOFTHCA_LINK", link).env("SOFTHCA_FABRIC", "none");
 }
 
 fn step() {

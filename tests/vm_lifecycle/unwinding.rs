@@ -29,11 +29,12 @@ fn a_panic_between_post_and_poll() {
             });
             // the memory is free again: nothing may still write it
             let mut memory: Vec<Pages> = (0..3).map(|_| Pages::new(1 << 20).unwrap()).collect();
+            let mine = pattern(1 << 20, 9);
             for pages in &mut memory {
-                pages.copy_from_slice(&pattern(1 << 20, 9));
+                pages.copy_from_slice(&mine);
             }
             std::thread::sleep(std::time::Duration::from_millis(20));
-            assert!(memory.iter().all(|pages| pages[..] == pattern(1 << 20, 9)));
+            assert!(memory.iter().all(|pages| pages[..] == mine[..]));
         }
     });
 }

@@ -38,6 +38,11 @@ static TREE: Leaked<Tree> = Leaked::new();
 pub(crate) struct Facts {
     pub(crate) guid: u64,
     pub(crate) lid: u16,
+    /// `ibv_port_attr`'s capabilities and length of the GID table.
+    pub(crate) capabilities: u32,
+    pub(crate) gid_len: usize,
+    /// The network interface of the GIDs, if there is one.
+    pub(crate) interface: Option<&'static str>,
     pub(crate) gids: Vec<Gid>,
 }
 
@@ -109,6 +114,9 @@ impl Tree {
             t.file(&format!("{port}/rate"), "200 Gb/sec (4X HDR)\n");
             t.file(&format!("{port}/lid"), &format!("{:#x}\n", f.lid));
             t.file(&format!("{port}/sm_lid"), if ib { "0x1\n" } else { "0x0\n" });
+            t.file(&format!("{port}/sm_sl"), "0\n");
+            t.file(&format!("{port}/lid_mask_count"), "0\n");
+            t.file(&format!("{port}/cap_mask"), &format!("{:#010x}\n", f.capabilities));
             t.file(&format!("{port}/link_layer"), if ib { "InfiniBand\n" } else { "Ethernet\n" });
             t.dir(&format!("{port}/pkeys"));
             for (k, p) in d.pkeys.iter().enumerate() {
@@ -117,10 +125,17 @@ impl Tree {
             t.dir(&format!("{port}/gids"));
             t.dir(&format!("{port}/gid_attrs"));
             t.dir(&format!("{port}/gid_attrs/types"));
+            t.dir(&format!("{port}/gid_attrs/ndevs"));
+            for k in f.gids.len()..f.gid_len {
+                t.file(&format!("{port}/gids/{k}"), &format!("{}\n", hex_words(&[0; 16])));
+            }
             for (k, g) in f.gids.iter().enumerate() {
                 t.file(&format!("{port}/gids/{k}"), &format!("{}\n", hex_words(&g.raw)));
                 let kind = if g.kind == GidKind::RoCEv2 { "RoCE v2\n" } else { "IB/RoCE v1\n" };
                 t.file(&format!("{port}/gid_attrs/types/{k}"), kind);
+                if let Some(interface) = f.interface {
+                    t.file(&format!("{port}/gid_attrs/ndevs/{k}"), &format!("{interface}\n"));
+                }
             }
         }
         t
@@ -136,7 +151,14 @@ impl Tree {
 
     /// Finds a node by its path.
     pub(crate) fn find(&self, path: &str) -> Option<(u32, &Node)> {
-        let path = path.trim_end_matches('/');
+        let mut plain: Vec<&str> = Vec::new();
+        for part in path.split('/').filter(|p| !p.is_empty() && *p != ".") {
+            match part {
+                ".." => drop(plain.pop()),
+                _ => plain.push(part),
+            }
+        }
+        let path = format!("/{}", plain.join("/"));
         let i = self.nodes.iter().position(|n| n.path == path)?;
         Some((u32::try_from(i).ok()?, self.nodes.get(i)?))
     }
@@ -182,7 +204,15 @@ mod tests {
     fn tree() -> Tree {
         let c = Config::new().devices(2, crate::config::Link::RoCE).complete().unwrap();
         let gids = crate::config::usual_gids(crate::config::Link::RoCE, 1, 1);
-        Tree::new(&c, &[Facts { guid: 1, lid: 0, gids: gids.clone() }, Facts { guid: 2, lid: 0, gids }])
+        let facts = |guid| Facts {
+            guid,
+            lid: 0,
+            capabilities: 0x0401_0000,
+            gid_len: 8,
+            interface: Some("lo"),
+            gids: gids.clone(),
+        };
+        Tree::new(&c, &[facts(1), facts(2)])
     }
 
     #[test]
@@ -196,6 +226,14 @@ mod tests {
             Some("0000:0000:0000:0002\n")
         );
         assert!(t.find("/sys/class/infiniband/mlx5_2").is_none());
+        let port = t.find("/sys/class/infiniband/mlx5_1/ports/1/..").unwrap().1;
+        assert!(port.path.ends_with("mlx5_1/ports"));
+        let texts = ["cap_mask", "lid_mask_count", "gids/7", "gid_attrs/ndevs/0"].map(|f| {
+            t.find(&format!("/sys/class/infiniband/mlx5_0/./ports//1/{f}")).unwrap().1.text.clone().unwrap()
+        });
+        let zero = "0000:0000:0000:0000:0000:0000:0000:0000\n";
+        assert_eq!(texts, ["0x04010000\n", "0\n", zero, "lo\n"]);
+        assert!(t.find("/sys/class/infiniband/mlx5_0/ports/1/gids/8").is_none());
     }
 
     #[test]

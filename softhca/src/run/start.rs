@@ -44,7 +44,14 @@ pub(crate) fn start(config: Config) -> Result<(), String> {
     crate::mem::prepare();
     crate::check::trap::prepare(config.mode)?;
     let m = Model::new(config)?;
-    let facts = |d: &Device| sysfs::Facts { guid: d.guid, lid: d.lid, gids: d.gids.clone() };
+    let facts = |d: &Device| sysfs::Facts {
+        guid: d.guid,
+        lid: d.lid,
+        capabilities: d.port_capabilities(),
+        gid_len: d.gid_len(),
+        interface: d.interface().map(|(name, _)| name),
+        gids: d.gids.clone(),
+    };
     sysfs::install(&m.config, &m.devices.iter().map(facts).collect::<Vec<_>>());
     CONFIG.set(m.config.clone());
     *guard = Some(m);

@@ -158,9 +158,9 @@ impl Call<'_> {
         let (state, phys_state) = if d.link_up { UP } else { DOWN };
         let ib = d.link == Link::InfiniBand;
         let r = QueryPortResp {
-            port_cap_flags: if ib { 0x2651_e848 } else { 0x0401_0000 },
+            port_cap_flags: d.port_capabilities(),
             max_msg_sz: d.limits.max_msg,
-            gid_tbl_len: u32::try_from(d.gids.len().max(8)).unwrap_or(8),
+            gid_tbl_len: u32::try_from(d.gid_len()).unwrap_or(8),
             pkey_tbl_len: u16::try_from(d.pkeys.len()).unwrap_or(u16::MAX),
             lid: d.lid,
             sm_lid: u16::from(ib),
@@ -188,7 +188,7 @@ impl Call<'_> {
             gid_index: u32::try_from(index).ok()?,
             port_num: 1,
             gid_type: g.kind.wire(),
-            netdev_ifindex: 0,
+            netdev_ifindex: d.interface().map_or(0, |(_, index)| index),
         })
     }
 
@@ -211,7 +211,7 @@ impl Call<'_> {
     pub(super) fn query_gid_entry(&mut self) -> Outcome {
         let index = usize::try_from(self.attrs.number(1)).map_err(|_| libc::EINVAL)?;
         let d = self.device()?;
-        if self.attrs.number(0) != 1 || self.attrs.number(2) != 0 || index >= d.gids.len().max(8) {
+        if self.attrs.number(0) != 1 || self.attrs.number(2) != 0 || index >= d.gid_len() {
             return Err(libc::EINVAL);
         }
         let e = Self::gid_entry(d, index).ok_or(libc::ENODATA)?;

@@ -9,6 +9,8 @@
 #![allow(clippy::borrow_as_ptr, clippy::unnecessary_cast, reason = "arguments of C functions")]
 #![allow(clippy::undocumented_unsafe_blocks, reason = "one argument for all: see the module")]
 
+pub(crate) mod memcheck;
+
 use ibv_sys::*;
 use softhca::{Config, Hca};
 use std::mem::zeroed;
@@ -454,31 +456,4 @@ impl Pair {
         self.ma.dereg();
         self.mb.dereg();
     }
-}
-
-/// Runs the other tests of the program under valgrind's memcheck. (Not the one that posts behind libmlx5's back and
-/// polls through it, nor the one that writes garbage: libmlx5 then reads lists of its own that nobody wrote; nor those
-/// where the device finds memory unmapped, which memcheck sees too.)
-pub(crate) fn memcheck_finds_nothing() {
-    const LEFT_OUT: [&str; 5] = ["memcheck", "idle_device", "direct_path", "garbage", "unmapped"];
-    if std::env::var_os("SOFTHCA_UNDER_VALGRIND").is_some() {
-        return;
-    }
-    let mut command = std::process::Command::new("valgrind");
-    command.args(["-q", "--error-exitcode=99"]).arg(std::env::current_exe().unwrap());
-    command.arg("--test-threads=1").args(LEFT_OUT.iter().flat_map(|name| ["--skip", name]));
-    match command.envs([("SOFTHCA_UNDER_VALGRIND", "1"), ("SOFTHCA_STRESS", "30")]).output() {
-        Ok(out) => {
-            let text =
-                String::from_utf8_lossy(&out.stdout).into_owned() + &String::from_utf8_lossy(&out.stderr);
-            assert!(out.status.success(), "{}\n{text}", out.status);
-        }
-        Err(error) => skip(&format!("valgrind can't be run: {error}")),
-    }
-}
-
-/// Says, past the harness's capture, that this test did not run; `cargo xtask test` counts such lines.
-fn skip(reason: &str) {
-    let test = std::thread::current().name().unwrap_or("?").to_owned();
-    std::io::Write::write_fmt(&mut std::io::stderr(), format_args!("ibv-skip: {test}: {reason}\n")).unwrap();
 }
