@@ -210,7 +210,8 @@ pub struct Config {
     pub mode: Mode,
     /// The devices; empty for one InfiniBand device.
     pub devices: Vec<Device>,
-    /// The fabric shared with other processes of this user; `None` for none.
+    /// The fabric shared with other processes of this user; `None` for none. If that called `default` can't be joined,
+    /// this is told on standard error, and the process is alone.
     pub fabric: Option<String>,
     /// Faults to inject, in the form of `SOFTHCA_FAULTS`.
     pub faults: String,

@@ -15,15 +15,21 @@ use std::time::{Duration, Instant};
 #[test]
 fn a_signal_handler_may_fork_while_the_device_works() {
     let (fabric, _) = unique();
-    assert_eq!(compiled("forks", &[]).run(&["handler"], &[("SOFTHCA_FABRIC", &fabric)]), "ok\n");
+    assert_eq!(compiled("forks", &["-pthread"]).run(&["handler"], &[("SOFTHCA_FABRIC", &fabric)]), "ok\n");
     assert_eq!(left(&fabric), [""; 0]);
 }
 
 #[test]
 fn a_forked_child_takes_a_place_only_when_it_looks_for_a_device() {
     let (fabric, _) = unique();
-    assert_eq!(compiled("forks", &[]).run(&["many"], &[("SOFTHCA_FABRIC", &fabric)]), "ok\n");
+    assert_eq!(compiled("forks", &["-pthread"]).run(&["many"], &[("SOFTHCA_FABRIC", &fabric)]), "ok\n");
     assert_eq!(left(&fabric), [""; 0]);
+}
+
+#[test]
+fn a_child_has_a_device_that_works_whatever_its_parents_threads_did() {
+    let (fabric, _) = unique();
+    assert_eq!(compiled("forks", &["-pthread"]).run(&["threads"], &[("SOFTHCA_FABRIC", &fabric)]), "ok\n");
 }
 
 #[test]

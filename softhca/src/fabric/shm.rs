@@ -121,12 +121,12 @@ impl Shm {
         let outbox = file::reserve(INBOX)?;
         let (open, lets_copy) = (AtomicU64::new(0), AtomicBool::new(false));
         let s = Self { file, own, base, inbox, outbox, open, lets_copy };
+        s.used(own).store(0, Ordering::Release);
         s.word64(own, at::GENERATION).fetch_add(1, Ordering::AcqRel);
         for src in 0..NODES {
             let head = s.head(own, src).load(Ordering::Acquire);
             s.tail(own, src).store(head, Ordering::Release);
         }
-        s.used(own).store(1, Ordering::Release);
         Ok(s)
     }
 
@@ -197,10 +197,11 @@ impl Shm {
         }
     }
 
-    /// Tells about our devices.
+    /// Tells about our devices: from now on we can be found. (What the last one at this place told is gone.)
     pub(crate) fn write_facts(&self, bytes: &[u8]) {
         let n = bytes.len().min(FACTS_LEN);
         put(self.address(self.own, at::FACTS) as u64, bytes.get(..n).unwrap_or(&[]));
+        self.used(self.own).store(1, Ordering::Release);
     }
 
     /// What `node` tells, from byte `offset` on.

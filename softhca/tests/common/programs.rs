@@ -4,6 +4,7 @@
 
 use std::fs;
 use std::io::Write as _;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -46,7 +47,11 @@ pub(crate) fn command(program: &str) -> Command {
     for (name, _) in std::env::vars_os().filter(|(n, _)| n.to_string_lossy().starts_with("SOFTHCA")) {
         c.env_remove(name);
     }
-    c.env("LD_PRELOAD", library()).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    c.process_group(0)
+        .env("LD_PRELOAD", library())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     c
 }
 
@@ -55,6 +60,9 @@ pub(crate) fn finish(mut child: Child, what: &str) -> Output {
     let end = Instant::now() + Duration::from_secs(60);
     while child.try_wait().unwrap().is_none() {
         if Instant::now() > end {
+            // Its children too: they hold its output.
+            let group = Command::new("kill").args(["-s", "KILL", "--", &format!("-{}", child.id())]).output();
+            assert!(group.is_ok());
             child.kill().unwrap();
             let out = child.wait_with_output().unwrap();
             panic!("{what} hangs:\n{}", text(&out));

@@ -2,6 +2,7 @@
 #include "end.h"
 #include <dirent.h>
 #include <errno.h>
+#include <pthread.h>
 #include <signal.h>
 #include <sys/time.h>
 #include <sys/wait.h>
@@ -121,6 +122,38 @@ static void many(void)
 	CHECK(!strcmp(e.mem, "from the child"));
 }
 
+static void *work(void *stop)
+{
+	struct end e = end_open();
+	end_connect(&e, end_where(&e), 14, 7);
+	for (uint64_t i = 0; !*(volatile int *)stop; i++) {
+		end_post(&e, IBV_WR_RDMA_WRITE, i, 4096, end_where(&e));
+		CHECK(end_wait(&e).status == IBV_WC_SUCCESS);
+	}
+	return NULL;
+}
+
+/* While another thread makes the device work: each child has a device that works. */
+static void beside_a_thread(void)
+{
+	pthread_t thread;
+	int stop = 0, status = -1;
+	CHECK(!pthread_create(&thread, NULL, work, &stop));
+	usleep(50000);
+	for (int i = 0; i < 50; i++) {
+		pid_t child = fork();
+		if (!child) {
+			struct end e = end_open();
+			end_connect(&e, end_where(&e), 14, 7);
+			end_post(&e, IBV_WR_RDMA_WRITE, 1, 4096, end_where(&e));
+			_exit(end_wait(&e).status != IBV_WC_SUCCESS);
+		}
+		CHECK(waitpid(child, &status, 0) == child && status == 0);
+	}
+	stop = 1;
+	CHECK(!pthread_join(thread, NULL));
+}
+
 int main(int argc, char **argv)
 {
 	CHECK(argc >= 2);
@@ -128,6 +161,8 @@ int main(int argc, char **argv)
 		return look(argv[2]);
 	if (!strcmp(argv[1], "handler"))
 		in_handler();
+	else if (!strcmp(argv[1], "threads"))
+		beside_a_thread();
 	else
 		many();
 	puts("ok");
