@@ -110,6 +110,51 @@ fn waiting_has_an_end() {
     });
 }
 
+/// Waiting takes one system call, as C's: the descriptor blocks for as long as only waiting is done.
+#[test]
+fn a_channel_blocks_for_who_waits_and_not_for_who_tries() {
+    let ctx = open();
+    let channel = ctx.create_comp_channel().unwrap();
+    let cq = queue(&ctx, &channel);
+    let blocks = || {
+        // SAFETY: the channel is alive, and its descriptor open.
+        let flags = unsafe { libc::fcntl((*channel.as_ptr()).fd, libc::F_GETFL) };
+        flags & libc::O_NONBLOCK == 0
+    };
+    assert_eq!((channel.try_event().unwrap(), blocks()), (None, false));
+    for _ in 0..2 {
+        hca().raise_event(cq.as_ptr());
+        assert_eq!((channel.wait().unwrap(), blocks()), (cq.id(), true));
+        assert_eq!((channel.wait_timeout(Duration::from_millis(1)).unwrap(), blocks()), (None, false));
+    }
+}
+
+#[test]
+fn who_tries_does_not_wait_for_another_who_waits() {
+    let ctx = open();
+    let channel = ctx.create_comp_channel().unwrap();
+    let cq = queue(&ctx, &channel);
+    std::thread::scope(|scope| {
+        let waiter = scope.spawn(|| channel.wait().unwrap());
+        let start = Instant::now();
+        while start.elapsed() < Duration::from_millis(50) {
+            assert_eq!(channel.try_event().unwrap(), None);
+        }
+        assert!(!waiter.is_finished());
+        hca().raise_event(cq.as_ptr());
+        assert_eq!(waiter.join().unwrap(), cq.id());
+    });
+    // two who wait get an event each
+    std::thread::scope(|scope| {
+        let waiters = [scope.spawn(|| channel.wait().unwrap()), scope.spawn(|| channel.wait().unwrap())];
+        std::thread::sleep(Duration::from_millis(20));
+        hca().raise_event(cq.as_ptr());
+        hca().raise_event(cq.as_ptr());
+        assert!(waiters.into_iter().all(|waiter| waiter.join().unwrap() == cq.id()));
+    });
+    assert_eq!(channel.try_event().unwrap(), None);
+}
+
 #[test]
 fn a_channel_gives_a_descriptor_to_wait_on_and_not_to_read() {
     let ctx = open();

@@ -7,6 +7,7 @@
 
 #![expect(unsafe_code, reason = "the Safety section above")]
 
+use std::ffi::c_int;
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::ptr::null_mut;
@@ -20,6 +21,8 @@ use crate::id::CqId;
 use crate::parent::Parent;
 use crate::raw::Raw;
 use crate::readiness::Readiness;
+
+use super::turns::Turns;
 
 /// `ibv_comp_channel`—Where the events of completion queues arrive.
 ///
@@ -52,6 +55,7 @@ use crate::readiness::Readiness;
 #[doc(alias = "ibv_comp_channel")]
 pub struct CompletionChannel<'a> {
     readiness: Readiness,
+    turns: Turns,
     // after `readiness`, whose descriptor is its
     raw: Raw<sys::ibv_comp_channel>,
     ctx: Parent<'a, Context>,
@@ -72,7 +76,7 @@ impl<'a> CompletionChannel<'a> {
         let raw = unsafe { Raw::new("ibv_create_comp_channel", channel, String::new) }?;
         // SAFETY: the channel is new and alive, and owned beside its readiness.
         let readiness = unsafe { Readiness::new((*raw.as_ptr()).fd, "a completion channel") }?;
-        Ok(Self { readiness, raw, ctx })
+        Ok(Self { readiness, turns: Turns::default(), raw, ctx })
     }
 
     /// `ibv_get_cq_event`—The next event, if one has arrived: the queue to poll. It is acknowledged already.
@@ -81,8 +85,8 @@ impl<'a> CompletionChannel<'a> {
     ///
     /// [`Error::Verb`](crate::Error::Verb) with EIO if the device is gone and no event is left (with older kernels it is
     /// only [`wait`](Self::wait) that says so, and the channel just stays empty); EBADF if something else in the process closed
-    /// the channel's descriptor. An empty channel (EAGAIN) is `None`, and a call that a signal interrupts (EINTR) is
-    /// made again.
+    /// the channel's descriptor. An empty channel (EAGAIN) is `None`, as one on which another thread
+    /// [waits](Self::wait): the next event is for that one. A call that a signal interrupts (EINTR) is made again.
     ///
     /// # Examples
     ///
@@ -99,6 +103,11 @@ impl<'a> CompletionChannel<'a> {
     #[doc(alias = "ibv_get_cq_event")]
     #[doc(alias = "ibv_ack_cq_events")]
     pub fn try_event(&self) -> Result<Option<CqId>> {
+        // SAFETY: the channel is alive, and its descriptor open.
+        unsafe { self.turns.awake(self.fd(), || self.read()) }
+    }
+
+    fn read(&self) -> Result<Option<CqId>> {
         self.readiness.try_read("ibv_get_cq_event", || {
             let (mut cq, mut cq_context) = (null_mut(), null_mut());
             // SAFETY: the channel is alive, and both out-parameters are ours.
@@ -112,6 +121,11 @@ impl<'a> CompletionChannel<'a> {
         })
     }
 
+    fn fd(&self) -> c_int {
+        // SAFETY: the channel is alive.
+        unsafe { (*self.raw.as_ptr()).fd }
+    }
+
     /// `ibv_get_cq_event`—Waits for the next event: the queue to poll. It is acknowledged already.
     ///
     /// # Errors
@@ -120,7 +134,8 @@ impl<'a> CompletionChannel<'a> {
     /// (`poll`) ENOMEM if the kernel has no memory to wait with. A signal (EINTR) does not end the wait.
     #[doc(alias = "ibv_get_cq_event")]
     pub fn wait(&self) -> Result<CqId> {
-        self.readiness.wait(|| self.try_event())
+        // SAFETY: the channel is alive, and its descriptor open.
+        self.readiness.wait(|| unsafe { self.turns.asleep(self.fd(), || self.read()) })
     }
 
     /// `ibv_get_cq_event`—Waits for the next event, at most for `timeout`, counted in milliseconds and rounded up;

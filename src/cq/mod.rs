@@ -9,6 +9,7 @@
 
 mod channel;
 mod room;
+mod turns;
 mod wc;
 
 pub use channel::CompletionChannel;
