@@ -5,6 +5,7 @@
 //! | `counts` | instructions beside C's, exactly |
 //! | `callgrind` | running a program under it, and reading what it counted |
 //! | `assembly` | what can be reached from the counted functions |
+//! | `peers` | the same through other crates |
 //! | `measure` | running what takes time, here or in a virtual machine |
 //! | `report/` | a page and BENCHMARKS.md, of all that was measured |
 
@@ -12,6 +13,7 @@ mod assembly;
 mod callgrind;
 mod counts;
 mod measure;
+mod peers;
 mod report;
 
 use anyhow::{Context as _, Result};
@@ -22,14 +24,15 @@ use std::process::ExitCode;
 use measure::Place;
 
 const HELP: &str = "\
-cargo xtask bench [counts [--bless] | time | latency | report] [--device DEVICE] [-- OPTION...]
+cargo xtask bench [counts [--bless] | peers | time | latency | report] [--device DEVICE] [-- OPTION...]
 
-Without a command: all of it, one after the other, then the report.
+Without a command: all of it but peers, one after the other, then the report.
 
   counts   instructions of the data path beside those of the same loop in C: on a provider that does nothing, through
            libmlx5, and of the direct path; that ours are as committed (benches/counts.txt); and that no panic and no
            allocation can be reached from there
   --bless  writes benches/counts.txt anew for this compiler
+  peers    instructions and allocations of the same loops through other crates, which are built from crates.io
   time     nanoseconds of the data path beside C's, and how the cost of a post grows
   latency  latency and bandwidth between two processes, beside perftest's programs and TCP
   report   a page with charts, and BENCHMARKS.md, from what was measured last
@@ -59,7 +62,7 @@ struct Wanted {
     options: Vec<OsString>,
 }
 
-const PARTS: [&str; 4] = ["counts", "time", "latency", "report"];
+const PARTS: [&str; 5] = ["counts", "peers", "time", "latency", "report"];
 
 impl Wanted {
     /// None if help was asked for.
@@ -99,6 +102,9 @@ pub(crate) fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
     let mut status = ExitCode::SUCCESS;
     if wanted.wants("counts") {
         status = counts::run(wanted.bless)?;
+    }
+    if wanted.part.as_deref() == Some("peers") {
+        status = peers::run()?;
     }
     if wanted.wants("time") {
         eprintln!("bench: time");

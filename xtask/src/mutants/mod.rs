@@ -1,4 +1,4 @@
-//! `cargo xtask mutants`: the mlx5 direct path with one mistake in it, built and run, once for each kind of mistake.
+//! `cargo xtask mutants`: the data path with one mistake in it, built and run, once for each kind of mistake.
 //!
 //! | file | what |
 //! |---|---|
@@ -16,20 +16,43 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use crate::{cargo, run};
-use table::{MUTANTS, Mutant};
+use table::{COSTS, MUTANTS, Mutant};
 
 const HELP: &str = "\
 cargo xtask mutants [NAME]...
 
 Makes mistakes in the mlx5 direct path, one at a time: a doorbell record that is missing, or written too late, a store
-to the wrong register, and so on. Each must make the test `rules` of `soft_mlx5_trap` fail, and for its own reason.
+to the wrong register, and so on. Each must make the test `rules` of `soft_mlx5_trap` fail, and for its own reason. Then
+a branch, a bounds check or an assertion too many, in our own posts and polls and in the direct ones: each must make
+`cargo xtask bench counts` fail.
 
   NAME   only the mistakes with this in their names";
 
-const TEST: [&str; 7] = ["test", "--features", "mlx5", "--test", "soft_mlx5_trap", "rules::", "--quiet"];
+/// What finds mistakes.
+struct Test {
+    /// Cargo's.
+    arguments: &'static [&'static str],
+    /// What it says when it has come to its end.
+    ends: &'static str,
+    /// What else stands in the line that names the mistake.
+    mark: &'static str,
+    /// A mistake can make it wait for ever.
+    limit: Duration,
+}
 
-/// A mistake can make the test wait for ever.
-const LIMIT: Duration = Duration::from_secs(300);
+const RULES: Test = Test {
+    arguments: &["test", "--features", "mlx5", "--test", "soft_mlx5_trap", "rules::", "--quiet"],
+    ends: "test result: FAILED",
+    mark: "",
+    limit: Duration::from_secs(300),
+};
+
+const COUNTS: Test = Test {
+    arguments: &["run", "--quiet", "--package", "xtask", "--", "bench", "counts"],
+    ends: "counts.json",
+    mark: "FAIL (was",
+    limit: Duration::from_secs(1800),
+};
 
 /// `cargo xtask mutants`.
 pub(crate) fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
@@ -50,18 +73,28 @@ pub(crate) fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
     let place = Place { tree: folder.join("tree"), target: folder.join("target") };
     tree::copy(&cargo::workspace(), &place.tree)?;
     // before anything is built: those that do not fit the source any more
-    let sources = MUTANTS.iter().map(|mutant| place.mutate(mutant)).collect::<Result<Vec<_>>>()?;
-    if let Err(output) = place.test()? {
-        bail!("the test fails without a mistake:\n{output}");
+    for mutant in MUTANTS.iter().chain(&COSTS) {
+        place.mutate(mutant)?;
     }
+    let wanted = |mutant: &&Mutant| names.is_empty() || names.iter().any(|name| mutant.name.contains(name));
     let mut missed = 0;
-    for (mutant, source) in MUTANTS.iter().zip(&sources) {
-        if !names.is_empty() && !names.iter().any(|name| mutant.name.contains(name)) {
+    for (mutants, test) in [(&MUTANTS[..], &RULES), (&COSTS, &COUNTS)] {
+        let mutants: Vec<_> = mutants.iter().filter(wanted).collect();
+        if mutants.is_empty() {
             continue;
         }
-        let verdict = place.with(mutant, source)?;
-        missed += u32::from(verdict.is_err());
-        println!("mutant: {} ... {}", mutant.name, verdict.unwrap_or_else(|why| format!("MISSED: {why}")));
+        if let Err(output) = place.test(test)? {
+            bail!("the test fails without a mistake:\n{output}");
+        }
+        for mutant in mutants {
+            let verdict = place.with(mutant, test)?;
+            missed += u32::from(verdict.is_err());
+            println!(
+                "mutant: {} ... {}",
+                mutant.name,
+                verdict.unwrap_or_else(|why| format!("MISSED: {why}"))
+            );
+        }
     }
     Ok(if missed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -74,7 +107,7 @@ struct Place {
 
 impl Place {
     fn file(&self, mutant: &Mutant) -> PathBuf {
-        self.tree.join("src/mlx5").join(mutant.file)
+        self.tree.join("src").join(mutant.file)
     }
 
     /// The mutant's file with the mistake.
@@ -85,37 +118,37 @@ impl Place {
     }
 
     /// Runs the test with the mistake: how it was found, or why it was not.
-    fn with(&self, mutant: &Mutant, source: &str) -> Result<Result<String, String>> {
-        let file = self.file(mutant);
+    fn with(&self, mutant: &Mutant, test: &Test) -> Result<Result<String, String>> {
+        let (file, source) = (self.file(mutant), self.mutate(mutant)?);
         let right = fs::read_to_string(&file)?;
         tree::write(&file, source.as_bytes())?;
-        let outcome = self.test();
+        let outcome = self.test(test);
         tree::write(&file, right.as_bytes())?;
         Ok(match outcome? {
             Ok(()) => Err("the test passes".to_owned()),
-            Err(output) => judge(&output, mutant.says),
+            Err(output) => judge(&output, mutant.says, test),
         })
     }
 
     /// Runs the test; its output, if it fails.
-    fn test(&self) -> Result<Result<(), String>> {
+    fn test(&self, test: &Test) -> Result<Result<(), String>> {
         let mut command = cargo::cargo();
-        command.current_dir(&self.tree).env("CARGO_TARGET_DIR", &self.target).args(TEST);
+        command.current_dir(&self.tree).env("CARGO_TARGET_DIR", &self.target).args(test.arguments);
         // smaller, and sooner there
         command.env("CARGO_PROFILE_DEV_DEBUG", "0");
         let (mut out, mut err) = (Vec::new(), Vec::new());
-        let end = run::run(&mut command, LIMIT, &mut out, &mut err)?;
+        let end = run::run(&mut command, test.limit, &mut out, &mut err)?;
         let output = format!("{}{}", String::from_utf8_lossy(&out), String::from_utf8_lossy(&err));
         Ok(end.map_err(|how| format!("{output}\n{how}")))
     }
 }
 
 /// Whether the test failed, and for the right reason.
-fn judge(output: &str, says: &str) -> Result<String, String> {
-    if !output.contains("test result: FAILED") {
+fn judge(output: &str, says: &str, test: &Test) -> Result<String, String> {
+    if !output.contains(test.ends) {
         return Err(format!("the test did not come to its end\n{output}"));
     }
-    match output.lines().find(|line| line.contains(says)) {
+    match output.lines().find(|line| line.contains(says) && line.contains(test.mark)) {
         Some(line) => Ok(format!("caught: {}", line.trim())),
         None => Err(format!("it fails, but does not say `{says}`\n{output}")),
     }
@@ -146,15 +179,18 @@ mod tests {
     fn a_mutant_is_caught_by_what_it_does() {
         let failed =
             "running 1 test\nrules were broken: [\n  \"is not in the ring\",\ntest result: FAILED. 0 passed";
-        assert!(judge(failed, "not in the ring").is_ok());
-        assert!(judge(failed, "the record").unwrap_err().contains("does not say"));
-        assert!(judge("error[E0425]: no such thing", "thing").unwrap_err().contains("did not come"));
+        assert!(judge(failed, "not in the ring", &RULES).is_ok());
+        assert!(judge(failed, "the record", &RULES).unwrap_err().contains("does not say"));
+        assert!(judge("error[E0425]: no such thing", "thing", &RULES).unwrap_err().contains("did not come"));
+        let counted = "null/post ours=27 FAIL (was 26)\nnull/poll ours=24 ok\n-> counts.json";
+        assert!(judge(counted, "null/post", &COUNTS).is_ok());
+        assert!(judge(counted, "null/poll", &COUNTS).is_err());
     }
 
     #[test]
     fn the_mistakes_fit_the_source() {
         let place = Place { tree: cargo::workspace(), target: PathBuf::new() };
-        for mutant in &MUTANTS {
+        for mutant in MUTANTS.iter().chain(&COSTS) {
             place.mutate(mutant).unwrap();
         }
         let mut names: Vec<_> = MUTANTS.iter().map(|mutant| mutant.name).collect();

@@ -1,9 +1,9 @@
 //! The mistakes.
 
-/// A mistake in the direct path.
+/// A mistake in the data path.
 pub(super) struct Mutant {
     pub(super) name: &'static str,
-    /// Below `src/mlx5`.
+    /// Below `src`.
     pub(super) file: &'static str,
     /// What stands there, exactly once each, and what shall.
     pub(super) edits: &'static [(&'static str, &'static str)],
@@ -18,7 +18,7 @@ const RECV_RECORD: &str = "queue.record.store::<{ qp_record::RECV }>(next & 0xff
 pub(super) const MUTANTS: [Mutant; 19] = [
     Mutant {
         name: "record after the register",
-        file: "post.rs",
+        file: "mlx5/post.rs",
         edits: &[
             ("            queue.tell(next);\n", ""),
             (
@@ -30,25 +30,25 @@ pub(super) const MUTANTS: [Mutant; 19] = [
     },
     Mutant {
         name: "record missing",
-        file: "post.rs",
+        file: "mlx5/post.rs",
         edits: &[(SEND_RECORD, "")],
         says: "but its doorbell record says",
     },
     Mutant {
         name: "record one behind",
-        file: "post.rs",
+        file: "mlx5/post.rs",
         edits: &[(SEND_RECORD, "self.record.store::<{ qp_record::SEND }>(next.wrapping_sub(1) & 0xffff);")],
         says: "but its doorbell record says",
     },
     Mutant {
         name: "record one ahead",
-        file: "post.rs",
+        file: "mlx5/post.rs",
         edits: &[(SEND_RECORD, "self.record.store::<{ qp_record::SEND }>(next.wrapping_add(1) & 0xffff);")],
         says: "is not in the ring",
     },
     Mutant {
         name: "record at once, before the WQE",
-        file: "post.rs",
+        file: "mlx5/post.rs",
         edits: &[
             ("unsafe { block.put(0, control) };", "if !ALONE { unsafe { block.put(0, control) } };"),
             (
@@ -60,43 +60,43 @@ pub(super) const MUTANTS: [Mutant; 19] = [
     },
     Mutant {
         name: "record in the receive queue's word",
-        file: "post.rs",
+        file: "mlx5/post.rs",
         edits: &[(SEND_RECORD, "self.record.store::<{ qp_record::RECV }>(next & 0xffff);")],
         says: "but its doorbell record says",
     },
     Mutant {
         name: "WQE of the index before",
-        file: "wqe.rs",
+        file: "mlx5/wqe.rs",
         edits: &[("((index & 0xffff) << 8", "((index.wrapping_sub(1) & 0xffff) << 8")],
         says: "is not in the ring",
     },
     Mutant {
         name: "WQE of another queue pair",
-        file: "qp.rs",
+        file: "mlx5/qp.rs",
         edits: &[("number: u64::from(number) << 8,", "number: u64::from(number ^ 1) << 8,")],
         says: "is not in the ring",
     },
     Mutant {
         name: "WQE too short",
-        file: "post.rs",
+        file: "mlx5/post.rs",
         edits: &[("queue.number, units as u32,", "queue.number, 1 + (units as u32 & 3),")],
         says: "is not in the ring",
     },
     Mutant {
         name: "doorbell of a list for its first WQE",
-        file: "post.rs",
+        file: "mlx5/post.rs",
         edits: &[("self.last = Some(written.block);", "self.last.get_or_insert(written.block);")],
         says: "but its doorbell record says",
     },
     Mutant {
         name: "register never in turn",
-        file: "mmio.rs",
+        file: "mlx5/mmio.rs",
         edits: &[("map_addr(|address| address ^ self.size)", "map_addr(|address| address)")],
         says: "as was the one before",
     },
     Mutant {
         name: "register where none is",
-        file: "mmio.rs",
+        file: "mlx5/mmio.rs",
         edits: &[(
             "known.then_some(Self { at: base, size })",
             "known.then_some(Self { at: unsafe { base.sub(0x400) }, size })",
@@ -105,7 +105,7 @@ pub(super) const MUTANTS: [Mutant; 19] = [
     },
     Mutant {
         name: "register rung in two stores",
-        file: "mmio.rs",
+        file: "mlx5/mmio.rs",
         edits: &[(
             "unsafe { at.cast::<u64>().as_ptr().write_volatile(word) };",
             "unsafe { at.cast::<[u32; 2]>().as_ptr().cast::<u32>().write_volatile(word as u32); at.cast::<u32>().add(1).as_ptr().write_volatile((word >> 32) as u32) };",
@@ -114,41 +114,82 @@ pub(super) const MUTANTS: [Mutant; 19] = [
     },
     Mutant {
         name: "copy of the first block again",
-        file: "mmio.rs",
+        file: "mlx5/mmio.rs",
         edits: &[("copy_line(ring.block(index.wrapping_add(block)), to", "copy_line(ring.block(index), to")],
         says: "differs from the ring",
     },
     Mutant {
         name: "receive record missing",
-        file: "post.rs",
+        file: "mlx5/post.rs",
         edits: &[(RECV_RECORD, "let _ = next;")],
         says: "requests complete",
     },
     Mutant {
         name: "receive record in the send queue's word",
-        file: "post.rs",
+        file: "mlx5/post.rs",
         edits: &[(RECV_RECORD, SEND_RECORD_THERE)],
         says: "is not in the ring",
     },
     Mutant {
         name: "arm record missing",
-        file: "poller.rs",
+        file: "mlx5/poller.rs",
         edits: &[("        parts.record.store::<{ cq_record::ARM }>(word);\n", "")],
         says: "but its record says",
     },
     Mutant {
         name: "arm register missing",
-        file: "poller.rs",
+        file: "mlx5/poller.rs",
         edits: &[("        parts.register.ring(u64::from(word) << 32 | u64::from(parts.number));\n", "")],
         says: "events are raised",
     },
     Mutant {
         name: "consumed entries never given back",
-        file: "poller.rs",
+        file: "mlx5/poller.rs",
         edits: &[(
             "self.shared.parts().record.store::<{ cq_record::CONSUMER }>(self.consumed() & cq_record::INDEX);",
             "",
         )],
         says: "requests complete",
+    },
+];
+
+/// What costs an instruction or two more, and changes nothing else.
+pub(super) const COSTS: [Mutant; 4] = [
+    Mutant {
+        name: "counts: a branch in a post",
+        file: "qp/post.rs",
+        edits: &[(
+            "unsafe { post_send(self.qp, &self.limits, &request) }",
+            "if self.qp.as_ptr().addr() == 1 {\n            return Err(PostError::QueueFull);\n        }\n        \
+             unsafe { post_send(self.qp, &self.limits, &request) }",
+        )],
+        says: "null/post_write",
+    },
+    Mutant {
+        name: "counts: a bounds check in a poll",
+        file: "cq/mod.rs",
+        edits: &[(
+            "Ok(unsafe { std::slice::from_raw_parts(wcs.as_ptr(), count as usize) })",
+            "Ok(&wcs[..count as usize])",
+        )],
+        says: "null/poll_16",
+    },
+    Mutant {
+        name: "counts: an assertion in a direct post",
+        file: "mlx5/post.rs",
+        edits: &[(
+            "unsafe { block.put(0, control) };",
+            "assert!(index != 1 << 30);\nunsafe { block.put(0, control) };",
+        )],
+        says: "direct/direct_write",
+    },
+    Mutant {
+        name: "counts: an assertion in a direct poll",
+        file: "mlx5/poller.rs",
+        edits: &[(
+            "const SENT: u8 = cqe::REQ << 4;",
+            "const SENT: u8 = cqe::REQ << 4;\n        assert!(self.stretch != 7);",
+        )],
+        says: "direct/direct_poll_16",
     },
 ];

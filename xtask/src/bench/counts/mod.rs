@@ -84,6 +84,24 @@ pub(super) fn run(bless: bool) -> Result<ExitCode> {
     Ok(if is_ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
+/// What a request or completion costs by row, ours and C's.
+pub(super) type Costs = Vec<(&'static str, [f64; 2])>;
+
+/// What they cost through libmlx5; and the program that was counted.
+pub(super) fn through_libmlx5() -> Result<(PathBuf, Costs)> {
+    let program = build()?.mlx5;
+    let counts = Counts::of(&program)?;
+    let each = |pair: &Pair, function: &str| -> Result<f64> {
+        Ok(counts.per_operation(function)? / f64::from(pair.each))
+    };
+    let rows = PAIRS
+        .iter()
+        .filter(|pair| pair.group == Group::Libmlx5)
+        .map(|pair| Ok((pair.name, [each(pair, pair.ours)?, each(pair, pair.theirs)?])))
+        .collect::<Result<_>>()?;
+    Ok((program, rows))
+}
+
 /// What a program's functions cost in two runs.
 struct Counts {
     short: Counted,
