@@ -1,4 +1,4 @@
-//! Making functions that a profiler and a disassembler find: [`shells!`].
+//! Making functions that a profiler and a disassembler find: `shells!`.
 //!
 //! # Safety
 //!
