@@ -227,7 +227,9 @@ fn limits_are_those_that_devinfo_prints() {
             ("max_msg_sz", format!("{:#x}", port.max_msg_sz())),
             ("gid_tbl_len", port.gid_tbl_len().to_string()),
         ];
-        for (name, ours) in words {
+        // a device in user space is another one in each process, with a GUID of its own
+        let own = |name: &str| MADE.get().is_some() && name.ends_with("_guid");
+        for (name, ours) in words.into_iter().filter(|(name, _)| !own(name)) {
             assert_eq!(info[name], ours, "{name}");
         }
     });
