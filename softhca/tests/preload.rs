@@ -4,7 +4,7 @@
 #[path = "common/programs.rs"]
 mod programs;
 
-use programs::{command, compiled, finish, has, library, listening, pair, run, skip, text, unique};
+use programs::{Running, command, compiled, finish, has, library, listening, pair, run, skip, text, unique};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -156,17 +156,16 @@ fn a_peer_that_dies_is_noticed() {
     let port_text = port.to_string();
     let args = ["-p", &port_text, "-D", "40", "-u", "10"];
     let start = |host: Option<&str>| {
-        command("ib_write_bw").args(args).args(host).env("SOFTHCA_FABRIC", &fabric).spawn().unwrap()
+        Running::start(command("ib_write_bw").args(args).args(host).env("SOFTHCA_FABRIC", &fabric))
     };
-    let mut server = start(None);
+    let server = start(None);
     while !listening(port) {
         std::thread::sleep(Duration::from_millis(20));
     }
     let client = start(Some("127.0.0.1"));
     std::thread::sleep(Duration::from_millis(1500));
-    server.kill().unwrap();
-    server.wait().unwrap();
-    let out = finish(client, "ib_write_bw");
+    server.kill("KILL");
+    let out = client.finish("ib_write_bw");
     let t = text(&out);
     // IBV_WC_RETRY_EXC_ERR
     assert!(!out.status.success() && t.contains("status 12"), "{t}");

@@ -5,11 +5,11 @@
 mod programs;
 
 use programs::{
-    command, compiled, finish, has, left, library, listening, run, skip, text, unique, with_mounts,
+    Running, command, compiled, finish, has, left, library, listening, run, skip, text, unique, with_mounts,
 };
 use std::fs;
 use std::os::fd::AsRawFd;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 #[test]
@@ -41,10 +41,10 @@ fn programs_may_close_all_descriptors() {
 }
 
 /// Starts a server of `ibv_rc_pingpong`, and waits until it listens.
-fn server(fabric: &str, port: u16) -> Child {
+fn server(fabric: &str, port: u16) -> Running {
     let port_text = port.to_string();
     let mut c = command("ibv_rc_pingpong");
-    let child = c.args(["-p", &port_text]).env("SOFTHCA_FABRIC", fabric).spawn().unwrap();
+    let child = Running::start(c.args(["-p", &port_text]).env("SOFTHCA_FABRIC", fabric));
     wait_for(|| listening(port));
     child
 }
@@ -62,26 +62,19 @@ fn what_killed_processes_left_goes_with_the_next_start() {
     if !has("ibv_rc_pingpong") || !has("ibv_devices") {
         return;
     }
-    for signal in [libc::SIGTERM, libc::SIGKILL] {
+    for signal in ["TERM", "KILL"] {
         let (fabric, port) = unique();
-        let mut child = server(&fabric, port);
+        let child = server(&fabric, port);
         let twin = server(&fabric, port + 1);
         assert_eq!(left(&fabric).len(), 1);
-        kill(&mut child, signal);
+        child.kill(signal);
         // The other one still uses it.
         run("ibv_devices", &[], &[("SOFTHCA_FABRIC", &unique().0)]);
         assert_eq!(left(&fabric).len(), 1, "after signal {signal}");
-        kill(&mut { twin }, signal);
+        twin.kill(signal);
         run("ibv_devices", &[], &[("SOFTHCA_FABRIC", &unique().0)]);
         assert_eq!(left(&fabric), [""; 0], "after signal {signal}");
     }
-}
-
-#[expect(unsafe_code, reason = "a system call")]
-fn kill(child: &mut Child, signal: i32) {
-    // SAFETY: a process of this test that was not waited for yet.
-    assert_eq!(unsafe { libc::kill(child.id().try_into().unwrap(), signal) }, 0);
-    child.wait().unwrap();
 }
 
 #[test]
@@ -179,11 +172,11 @@ fn server_and_client_meet_without_settings() {
     let port = unique().1;
     let port_text = port.to_string();
     let mut c = command("ibv_rc_pingpong");
-    let server = c.args(["-p", &port_text]).spawn().unwrap();
+    let server = Running::start(c.args(["-p", &port_text]));
     wait_for(|| listening(port));
     let t = run("ibv_rc_pingpong", &["-p", &port_text, "127.0.0.1"], &[]);
     assert!(t.contains("1000 iters"), "{t}");
-    assert!(finish(server, "ibv_rc_pingpong").status.success());
+    assert!(server.finish("ibv_rc_pingpong").status.success());
 }
 
 #[test]
@@ -193,12 +186,11 @@ fn processes_that_are_alone_do_not_answer_one_another() {
     }
     let port = unique().1;
     let port_text = port.to_string();
-    let mut server = server("none", port);
+    let server = server("none", port);
     let mut c = command("ibv_rc_pingpong");
     let child = c.args(["-p", &port_text, "127.0.0.1"]).env("SOFTHCA_FABRIC", "none").spawn().unwrap();
     let out = finish(child, "ibv_rc_pingpong");
-    server.kill().unwrap();
-    server.wait().unwrap();
+    server.kill("KILL");
     let t = text(&out);
     assert!(!out.status.success() && t.contains("transport retry counter exceeded"), "{t}");
 }
@@ -225,18 +217,18 @@ fn processes_of_other_pid_namespaces_are_not_mixed_up() {
             c.arg(format!("LD_PRELOAD={}", library().display()));
             c.args(["ibv_rc_pingpong", "-n", "50", "-s", size, "-p", &port_text]).args(host);
             c.env("SOFTHCA_FABRIC", &fabric).stdin(Stdio::null());
-            c.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+            Running::start(c.stdout(Stdio::piped()).stderr(Stdio::piped()))
         };
-        let mut server = start(None);
+        let server = start(None);
         wait_for(|| listening(port));
-        let client = finish(start(Some("127.0.0.1")), "the client");
+        let client = start(Some("127.0.0.1")).finish("the client");
         let t = text(&client);
         if fine {
             assert!(client.status.success(), "{t}");
-            assert!(finish(server, "the server").status.success());
+            assert!(server.finish("the server").status.success());
         } else {
             assert!(!client.status.success() && t.contains("retry counter exceeded"), "{t}");
-            kill(&mut server, libc::SIGKILL);
+            server.kill("KILL");
         }
     }
 }

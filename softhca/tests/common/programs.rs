@@ -55,15 +55,52 @@ pub(crate) fn command(program: &str) -> Command {
     c
 }
 
+/// A program that is killed, with its children, when the test ends before it.
+pub(crate) struct Running(Option<Child>);
+
+impl Running {
+    pub(crate) fn start(c: &mut Command) -> Self {
+        Self(Some(c.process_group(0).spawn().unwrap()))
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.0.as_ref().unwrap().id()
+    }
+
+    /// Sends a signal that ends it, and waits for that.
+    pub(crate) fn kill(mut self, signal: &str) {
+        let mut child = self.0.take().unwrap();
+        let sent = Command::new("kill").args(["-s", signal, &child.id().to_string()]).status();
+        assert!(sent.unwrap().success());
+        child.wait().unwrap();
+    }
+
+    pub(crate) fn finish(mut self, what: &str) -> Output {
+        finish(self.0.take().unwrap(), what)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.0.take() {
+            kill_group(&mut child);
+            let _ = child.wait();
+        }
+    }
+}
+
+fn kill_group(child: &mut Child) {
+    let _ = Command::new("kill").args(["-s", "KILL", "--", &format!("-{}", child.id())]).output();
+    let _ = child.kill();
+}
+
 /// Waits for `child`, for 60 seconds at most.
 pub(crate) fn finish(mut child: Child, what: &str) -> Output {
     let end = Instant::now() + Duration::from_secs(60);
     while child.try_wait().unwrap().is_none() {
         if Instant::now() > end {
             // Its children too: they hold its output.
-            let group = Command::new("kill").args(["-s", "KILL", "--", &format!("-{}", child.id())]).output();
-            assert!(group.is_ok());
-            child.kill().unwrap();
+            kill_group(&mut child);
             let out = child.wait_with_output().unwrap();
             panic!("{what} hangs:\n{}", text(&out));
         }
@@ -147,7 +184,7 @@ pub(crate) fn pair(program: &str, args: &[&str], env: &[(&str, &str)]) -> Option
     let start = |host: Option<&str>| {
         let mut c = command(program);
         c.args(args).args(["-p", &port]).args(host).envs(env.iter().copied()).env("SOFTHCA_FABRIC", &fabric);
-        c.spawn().unwrap()
+        Running::start(&mut c)
     };
     let server = start(None);
     let end = Instant::now() + Duration::from_secs(20);
@@ -156,8 +193,8 @@ pub(crate) fn pair(program: &str, args: &[&str], env: &[(&str, &str)]) -> Option
         assert!(Instant::now() < end, "{program}: the server does not listen");
         std::thread::sleep(Duration::from_millis(20));
     }
-    let client = finish(start(Some("127.0.0.1")), program);
-    let server = finish(server, program);
+    let client = start(Some("127.0.0.1")).finish(program);
+    let server = server.finish(program);
     let both = format!("client:\n{}server:\n{}", text(&client), text(&server));
     assert!(client.status.success() && server.status.success(), "{program} {args:?} {env:?}\n{both}");
     assert!(!both.contains("VIOLATION"), "{both}");
