@@ -8,6 +8,8 @@
 
 #[path = "soft_mlx5/bytes.rs"]
 mod bytes;
+#[path = "soft_mlx5/compressed.rs"]
+mod compressed;
 #[path = "soft_mlx5/cqes.rs"]
 mod cqes;
 #[cfg(target_arch = "x86_64")]

@@ -9,6 +9,8 @@
 
 #[path = "soft_mlx5/bytes.rs"]
 mod bytes;
+#[path = "soft_mlx5/compressed.rs"]
+mod compressed;
 #[path = "soft_mlx5/cqes.rs"]
 mod cqes;
 #[path = "soft_mlx5/graves.rs"]

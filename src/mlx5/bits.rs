@@ -217,8 +217,28 @@ pub(super) mod cqe {
     pub(crate) const REQ_ERR: u8 = 13;
     /// Kind: a receive failed (`MLX5_CQE_RESP_ERR`).
     pub(crate) const RESP_ERR: u8 = 14;
+    /// Format bits of the last byte (`MLX5_CQE_FORMAT_MASK`), unshifted.
+    pub(crate) const FORMAT: u8 = 0xc;
+    /// Format: the title of a [session](super::mini) of compressed completions (`MLX5_COMPRESSED`).
+    pub(crate) const COMPRESSED: u8 = 0xc;
     /// Whose the entry is: changes with each lap (`MLX5_CQE_OWNER_MASK`).
     pub(crate) const OWNER: u8 = 1;
+}
+
+/// Compressed completions: a session of n of them takes n entries of the ring, of which the device writes the first, the
+/// title, and in the second, the ninth, the seventeenth, ... an array of eight short forms (`struct mlx5_mini_cqe8`). The
+/// title is the first completion, but for [`BYTE_CNT`](cqe::BYTE_CNT), which is n, and what stands in the short forms.
+///
+/// | bytes of a short form | of a send | of a receive |
+/// |---|---|---|
+/// | 0..2 | index of the WQE | hash or checksum |
+/// | 2 | opcode of the WQE | |
+/// | 4..8 | length | length |
+///
+/// Receives have the indices that follow the title's.
+pub(super) mod mini {
+    /// How many stand in an entry.
+    pub(crate) const ARRAY: u32 = 8;
 }
 
 /// Syndromes of error CQEs (`MLX5_CQE_SYNDROME_…`) with the status that each means.

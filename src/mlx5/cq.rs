@@ -18,6 +18,7 @@ use super::dv::{self, CqParts};
 use super::grave::Graveyard;
 use super::poller::Place;
 use super::ring::{Lanes, is_before};
+use super::{session, wc};
 use crate::cq::state::CqState;
 use crate::cq::{Arm, CompletionQueue, CompletionQueueBuilder, Direct, Room};
 use crate::error::{Error, Result};
@@ -38,6 +39,9 @@ pub struct DirectCq {
     /// Where the poller stands, while there is none.
     place: Mutex<Option<Place>>,
     graveyard: Graveyard,
+    /// Whether the device may write sessions of compressed completions; the lock is held while one is put into its full
+    /// form, so that who looks sees it as it was or as it will be.
+    sessions: Option<Mutex<()>>,
 }
 
 /// The completion queue's hold on what it shares.
@@ -76,7 +80,7 @@ impl DirectCq {
     /// # Safety
     ///
     /// `cq` outlives it, and nothing is attached to it yet.
-    unsafe fn new(cq: &Raw<sys::ibv_cq>) -> Result<Self> {
+    unsafe fn new(cq: &Raw<sys::ibv_cq>, compressed: bool) -> Result<Self> {
         // SAFETY: by the caller's promise.
         let parts = unsafe { dv::take_cq(cq) }?;
         Ok(Self {
@@ -87,6 +91,7 @@ impl DirectCq {
             joined: Mutex::default(),
             place: Mutex::new(Some(Place::default())),
             graveyard: Graveyard::default(),
+            sessions: compressed.then(Mutex::default),
         })
     }
 
@@ -160,16 +165,36 @@ impl DirectCq {
     /// It is found by looking, from any thread, while the poller may be at work.
     pub(super) fn next_entry(&self) -> u32 {
         let entries = self.parts.ring.entries();
+        // no title that is ahead of the poller is passed meanwhile
+        let _alone = self.sessions();
         loop {
             let mut index = self.consumed.load(Ordering::Acquire);
             while self.is_written(index, entries) {
-                index = index.wrapping_add(1);
+                let at = self.parts.ring.at(index);
+                let mut stands_for = 1;
+                if self.is_compressed() && wc::is_title(at.last_word()) {
+                    stands_for = session::count(&at.words());
+                    if is_before(index, self.consumed.load(Ordering::Acquire)) {
+                        break;
+                    }
+                }
+                index = index.wrapping_add(stands_for.clamp(1, entries));
             }
             // What was not written *for this lap* was overwritten meanwhile, if the poller has passed it.
             if !is_before(index, self.consumed.load(Ordering::Acquire)) {
                 return index;
             }
         }
+    }
+
+    /// Whether there may be compressed completions.
+    pub(super) fn is_compressed(&self) -> bool {
+        self.sessions.is_some()
+    }
+
+    /// The lock that goes with them.
+    pub(super) fn sessions(&self) -> Option<MutexGuard<'_, ()>> {
+        self.sessions.as_ref().map(locked)
     }
 
     fn is_written(&self, index: u32, entries: u32) -> bool {
@@ -192,7 +217,8 @@ impl<'a> CompletionQueueBuilder<'a> {
     ///
     /// Those of [`build`](Self::build), where a device can have half as many entries: so many again are there for the
     /// device to go on while the poller is late in telling how far it has come. [`Error::Verb`] with EOPNOTSUPP if it
-    /// is no mlx5 device; [`Error::Invalid`] if [overcommitted](Self::overcommit).
+    /// is no mlx5 device, or if it shall be [compressed](Self::compressed) and the device cannot; [`Error::Invalid`] if
+    /// [overcommitted](Self::overcommit).
     #[doc(alias = "mlx5dv_create_cq")]
     pub fn build_direct(self) -> Result<CompletionQueue<'a, Direct>> {
         self.make_direct(64)
@@ -219,14 +245,16 @@ impl<'a> CompletionQueueBuilder<'a> {
             ));
         }
         Error::check_limit("entries of a direct completion queue", asked, ctx.device_attr().max_cqe() / 2)?;
+        let format = if self.is_compressed() { Some(dv::short_form(ctx)?) } else { None };
         let id = CqId::new();
         let channel = self.channel_ptr();
         // one more is what the library adds
         let entries = asked.saturating_mul(2) - 1;
         // SAFETY: the channel is of the same context, and held by the queue.
-        let raw = unsafe { dv::create_cq(ctx, entries, entry_size, id.to_context(), channel, vector) }?;
+        let raw =
+            unsafe { dv::create_cq(ctx, entries, entry_size, format, id.to_context(), channel, vector) }?;
         // SAFETY: nothing is attached yet; the queue owns both.
-        let state = unsafe { DirectCq::new(&raw) }?;
+        let state = unsafe { DirectCq::new(&raw, format.is_some()) }?;
         let room = Room::new(state.parts.ring.entries() / 2, false);
         Ok(self.finish(raw, room, id, OwnedCq(Arc::new(state))))
     }

@@ -59,7 +59,25 @@ pub(super) struct CqParts {
     pub(super) number: u32,
 }
 
-/// `mlx5dv_create_cq`—A completion queue of entries of `entry_size` bytes.
+/// `mlx5dv_query_device`—The short form that compressed completions of this device shall have. Either is read here: the
+/// hash and the checksum are of packets that queue pairs of ours do not get.
+pub(super) fn short_form(ctx: &Context) -> Result<u8> {
+    let mask = u64::from(sys::MLX5DV_CONTEXT_MASK_CQE_COMPRESION);
+    let mut device = sys::mlx5dv_context { comp_mask: mask, ..Default::default() };
+    // SAFETY: the context is open and of libmlx5, and the struct is ours.
+    let result = unsafe { sys::mlx5dv_query_device(ctx.as_ptr(), &raw mut device) };
+    check("mlx5dv_query_device", result, String::new)?;
+    let caps = device.cqe_comp_caps;
+    let known = [sys::MLX5DV_CQE_RES_FORMAT_HASH, sys::MLX5DV_CQE_RES_FORMAT_CSUM];
+    let can = device.comp_mask & mask != 0 && caps.max_num != 0;
+    let format = known.into_iter().find(|format| can && caps.supported_format & format != 0);
+    format.and_then(|format| u8::try_from(format).ok()).ok_or_else(|| {
+        VerbError::new("mlx5dv_create_cq", libc::EOPNOTSUPP, "the device does not compress completions")
+            .into()
+    })
+}
+
+/// `mlx5dv_create_cq`—A completion queue of entries of `entry_size` bytes, `compressed` in the short form of that number.
 ///
 /// # Safety
 ///
@@ -68,6 +86,7 @@ pub(super) unsafe fn create_cq(
     ctx: &Context,
     entries: u32,
     entry_size: u16,
+    compressed: Option<u8>,
     cq_context: *mut std::ffi::c_void,
     channel: *mut sys::ibv_comp_channel,
     comp_vector: u32,
@@ -79,6 +98,10 @@ pub(super) unsafe fn create_cq(
         cqe_size: entry_size,
         ..Default::default()
     };
+    if let Some(format) = compressed {
+        dv.comp_mask |= u64::from(sys::MLX5DV_CQ_INIT_ATTR_MASK_COMPRESSED_CQE);
+        dv.cqe_comp_res_format = format;
+    }
     // SAFETY: the context is open and of libmlx5; the structs are only read.
     let cq = unsafe { sys::mlx5dv_create_cq(ctx.as_ptr(), &raw mut attr, &raw mut dv) };
     // an ibv_cq_ex starts with its ibv_cq (`ibv_cq_ex_to_cq` is this cast)

@@ -382,6 +382,29 @@ impl CqeAt {
         u64::from_be(unsafe { self.0.add(AT).cast::<AtomicU64>().as_ref() }.load(Ordering::Relaxed))
     }
 
+    /// All 64 bytes, as words that stand in memory like that.
+    pub(super) fn words(self) -> [u64; 8] {
+        std::array::from_fn(|at| {
+            // SAFETY: 8 bytes of a CQE, aligned to 8, only accessed atomically.
+            unsafe { self.0.add(at * 8).cast::<AtomicU64>().as_ref() }.load(Ordering::Relaxed)
+        })
+    }
+
+    /// Writes the entry as the device would, the last word last.
+    ///
+    /// # Safety
+    ///
+    /// The device does not write it meanwhile.
+    pub(super) unsafe fn fill(self, words: [u64; 8]) {
+        let [first @ .., last] = words;
+        let word = |at: usize| {
+            // SAFETY: as above.
+            unsafe { self.0.add(at * 8).cast::<AtomicU64>().as_ref() }
+        };
+        first.into_iter().enumerate().for_each(|(at, value)| word(at).store(value, Ordering::Relaxed));
+        word(7).store(last, Ordering::Release);
+    }
+
     /// One byte.
     #[inline(always)]
     pub(super) fn u8_at<const AT: usize>(self) -> u8 {

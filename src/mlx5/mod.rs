@@ -56,8 +56,7 @@
 //!   time.
 //!
 //! What a direct queue does not have: shared receive queues, windows of type 1, resizing, overcommitted completion
-//! queues, CQE compression, data scattered to completions (which is turned off: it would be copied to memory whose region
-//! may be gone).
+//! queues, data scattered to completions (which is turned off: it would be copied to memory whose region may be gone).
 //!
 //! # What to know
 //!
@@ -68,6 +67,8 @@
 //!   is kept until they are, so that nobody else has its number meanwhile: the poller destroys it when it next finds the
 //!   queue empty, or comes to the end of half the ring. Its protection domain may be dropped before; closing that says
 //!   EBUSY until then.
+//! * A [compressed](crate::CompletionQueueBuilder::compressed) completion queue's sessions are put into the ring in full
+//!   when the poller comes to them, all at once: fewer bytes come over the bus, but more is done here.
 //! * Binds of memory windows take three blocks of the send queue and local invalidates two, where the queue was made for
 //!   requests of one: it is full with fewer of them than were asked for.
 //! * The poller [arms](Poller::arm) the queue for events, since it alone knows how far it has come.
@@ -99,6 +100,7 @@
 //! | `mmio` | registers, records and rings: the only volatile stores |
 //! | `dv` | the only calls of libmlx5 |
 //! | `qp`, `post` | queue pairs: their lives, and posting |
+//! | `session` | compressed completions; pure |
 //! | `grave` | queue pairs that wait to be destroyed |
 //! | `cq`, `poller`, `wc` | completion queues, polling, and what completions say |
 
@@ -113,6 +115,7 @@ mod poller;
 mod post;
 mod qp;
 mod ring;
+mod session;
 mod wc;
 mod wqe;
 

@@ -22,10 +22,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::barrier;
-use super::bits::{cq_record, cqe};
+use super::bits::{cq_record, cqe, mini};
 use super::cq::{DirectCq, arm_word};
 use super::mmio::{CqeAt, CqeRing};
 use super::ring::{Lanes, RETIRED, Sent, is_before, queue};
+use super::session;
 use super::wc::{self, WorkCompletion};
 use crate::cq::{Arm, CompletionQueue, Direct, Left, PollCq, PollError};
 use crate::error::{Error, Result};
@@ -147,7 +148,7 @@ impl<'a> Poller<'a> {
             }
             return None;
         } else if op >> 4 <= cqe::RESP_SEND_INV {
-            if let Some(next) = self.next_of_last(word) {
+            if let Some(next) = self.next_of_last(word).filter(|_| !wc::is_title(word)) {
                 let id = self.last.recv.complete(wc::counter(word));
                 return Some(self.step(next, Sent { id, noted: 0 }, word));
             }
@@ -187,6 +188,9 @@ impl<'a> Poller<'a> {
                 }
                 return None;
             }
+            if wc::is_title(word) && self.expand() {
+                continue;
+            }
             let found = self.find(word);
             let next = self.consumed().wrapping_add(1);
             self.shared.consumed().store(next, Ordering::Release);
@@ -199,6 +203,43 @@ impl<'a> Poller<'a> {
                 return Some(at);
             }
         }
+    }
+
+    /// The next entry is the title of a session of compressed completions: puts all of them into the ring in full, so that
+    /// each is found like any other. False if it is none that can be.
+    fn expand(&mut self) -> bool {
+        let (first, ring) = (self.consumed(), self.ring);
+        let _alone = self.shared.sessions();
+        let title = self.at.words();
+        let count = session::count(&title);
+        if !self.shared.is_compressed() || !(1..=ring.entries() / 2).contains(&count) {
+            return false;
+        }
+        let mut array = [0; mini::ARRAY as usize];
+        // the title last: until then it stands for all
+        let mut title_in_full = title;
+        for number in 0..count {
+            if number % mini::ARRAY == 0 {
+                // before what is put in its place
+                array = ring.at(first.wrapping_add(session::array_of(number))).words();
+            }
+            let index = first.wrapping_add(number);
+            let [short, rest @ ..] = array;
+            array = {
+                let [a, b, c, d, e, f, g] = rest;
+                [a, b, c, d, e, f, g, 0]
+            };
+            let full = session::expand(&title, number, short, lap_of(index, ring) != 0);
+            if number == 0 {
+                title_in_full = full;
+            } else {
+                // SAFETY: an entry of the session, which is the CPU's until it is given back.
+                unsafe { ring.at(index).fill(full) };
+            }
+        }
+        // SAFETY: as above.
+        unsafe { self.at.fill(title_in_full) };
+        true
     }
 
     /// Half of the ring was consumed: gives it back, and starts the next lap if it was the second half.

@@ -34,6 +34,12 @@ pub(super) fn op_own(word: u64) -> u8 {
     word.to_ne_bytes()[7]
 }
 
+/// Whether the entry is the title of a session of compressed completions.
+#[inline(always)]
+pub(super) fn is_title(word: u64) -> bool {
+    op_own(word) & cqe::FORMAT == cqe::COMPRESSED
+}
+
 /// The kind of an entry.
 #[inline(always)]
 pub(super) fn kind(word: u64) -> u8 {

@@ -10,7 +10,7 @@ use ibv::{
 use softhca::Syndrome;
 
 /// What libmlx5 makes of the ring that we read: it keeps its own index into it.
-fn stock(cq: &Cq<Direct>) -> Vec<sys::ibv_wc> {
+pub(super) fn stock(cq: &Cq<Direct>) -> Vec<sys::ibv_wc> {
     let mut all = Vec::new();
     loop {
         let mut wc = sys::ibv_wc::default();
@@ -23,7 +23,7 @@ fn stock(cq: &Cq<Direct>) -> Vec<sys::ibv_wc> {
 }
 
 /// All but the id, which stock does not know.
-fn compare(ours: &[WorkCompletion], stock: &[sys::ibv_wc]) {
+pub(super) fn compare(ours: &[WorkCompletion], stock: &[sys::ibv_wc]) {
     assert_eq!(ours.len(), stock.len());
     for (ours, stock) in ours.iter().zip(stock) {
         assert_eq!((ours.qp_num(), ours.status().0), (stock.qp_num, stock.status));
