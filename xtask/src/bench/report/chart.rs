@@ -178,7 +178,13 @@ pub(super) fn bars(title: &str, unit: &str, groups: &[Bars], keys: &[(&str, &str
     const THICK: f64 = 13.0;
     const GAP: f64 = 12.0;
     let lengths = groups.iter().flat_map(|group| group.bars.iter().map(|bar| bar.2).chain(group.floor));
-    let across = Scale::new(false, lengths, NAMES, WIDTH - 52.0)?;
+    // a colour that stands for several says at the end of each bar whose it is
+    let says = |(told, class, length): &(String, &str, f64)| match *class {
+        "other" => format!("{} {}", short(*length), escape(told)),
+        _ => short(*length),
+    };
+    let longest = groups.iter().flat_map(|group| &group.bars).map(|bar| says(bar).chars().count()).max()?;
+    let across = Scale::new(false, lengths, NAMES, WIDTH - 12.0 - 7.0 * longest as f64)?;
     let height = groups.iter().map(|group| group.bars.len() as f64 * THICK + GAP).sum::<f64>() + 6.0;
     let (mut svg, mut y) = (begin(title, height), 6.0);
     for Bars { name, bars, floor } in groups {
@@ -190,7 +196,8 @@ pub(super) fn bars(title: &str, unit: &str, groups: &[Bars], keys: &[(&str, &str
             y + tall / 2.0 + 4.0,
             escape(name)
         );
-        for (number, (told, class, length)) in bars.iter().enumerate() {
+        for (number, bar) in bars.iter().enumerate() {
+            let (told, class, length) = bar;
             let top = y + number as f64 * THICK;
             let wide = (across.at(*length) - NAMES).max(0.5);
             let _ = writeln!(
@@ -205,7 +212,7 @@ pub(super) fn bars(title: &str, unit: &str, groups: &[Bars], keys: &[(&str, &str
                 "<text class=\"value\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
                 NAMES + wide + 5.0,
                 top + THICK - 4.0,
-                short(*length)
+                says(bar)
             );
         }
         if let Some(floor) = floor {
