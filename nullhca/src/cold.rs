@@ -235,6 +235,7 @@ impl NewQp {
             let (mut qp, mut attr): (sys::ibv_qp_ex, sys::ibv_qp_attr) = unsafe { (zeroed(), zeroed()) };
             // SAFETY: alive, since it was found.
             qp.qp_base.context = unsafe { (*pd).context };
+            qp.qp_base.qp_context = self.init.qp_context;
             qp.qp_base.pd = pd;
             qp.qp_base.send_cq = send_cq;
             qp.qp_base.recv_cq = recv_cq;
@@ -280,6 +281,7 @@ pub(crate) unsafe extern "C" fn create_qp_ex(
     // SAFETY: the caller's struct.
     let ex = unsafe { &mut *init };
     let init = sys::ibv_qp_init_attr {
+        qp_context: ex.qp_context,
         send_cq: ex.send_cq,
         recv_cq: ex.recv_cq,
         srq: ex.srq,

@@ -8,7 +8,7 @@
 
 #![expect(unsafe_code, reason = "the Safety section above")]
 
-use std::ffi::c_int;
+use std::ffi::{c_int, c_void};
 use std::ptr::{NonNull, null_mut};
 
 use ibv_sys as sys;
@@ -183,6 +183,7 @@ pub(super) struct QpWanted {
     pub(super) send_ops: u32,
     pub(super) signal_all: bool,
     pub(super) scatter_to_cqe: bool,
+    pub(super) context: *mut c_void,
 }
 
 /// `mlx5dv_create_qp`—A queue pair in a domain of its own; null with errno set if there is none. Gives its sizes too.
@@ -196,6 +197,7 @@ pub(super) unsafe fn create_qp(
     wanted: &QpWanted,
 ) -> (*mut sys::ibv_qp, sys::ibv_qp_cap) {
     let mut attr = sys::ibv_qp_init_attr_ex {
+        qp_context: wanted.context,
         send_cq: wanted.send_cq,
         recv_cq: wanted.recv_cq,
         cap: wanted.cap,

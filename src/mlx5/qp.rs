@@ -8,6 +8,7 @@
 
 #![expect(unsafe_code, reason = "the Safety section above")]
 
+use std::ffi::c_void;
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
@@ -196,9 +197,10 @@ pub(crate) unsafe fn create(
     cap: sys::ibv_qp_cap,
     signal_all: bool,
     scatter_to_cqe: bool,
+    context: *mut c_void,
 ) -> (*mut sys::ibv_qp, sys::ibv_qp_cap) {
     let [send_cq, recv_cq] = cqs;
-    let wanted = QpWanted { kind, send_cq, recv_cq, cap, send_ops, signal_all, scatter_to_cqe };
+    let wanted = QpWanted { kind, send_cq, recv_cq, cap, send_ops, signal_all, scatter_to_cqe, context };
     // SAFETY: by the caller's promise.
     unsafe { dv::create_qp(ctx, domain, &wanted) }
 }

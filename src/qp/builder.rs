@@ -102,6 +102,7 @@ pub struct QueuePairBuilder<'a, T: Transport, B: Backend = Basic> {
     pub(super) caps: QpCaps,
     pub(super) signal_all: bool,
     srq: Option<Arc<SrqCore<'a>>>,
+    pub(super) id: QpId,
     _makes: PhantomData<(T, B)>,
 }
 
@@ -147,6 +148,7 @@ impl<'a, T: Transport> QueuePairBuilder<'a, T, Basic> {
             "ibv_create_qp",
             |this| {
                 let mut attr = sys::ibv_qp_init_attr {
+                    qp_context: this.id.to_context(),
                     send_cq: this.send_cq.as_ptr(),
                     recv_cq: this.recv_cq.as_ptr(),
                     srq: this.srq_ptr(),
@@ -184,6 +186,7 @@ impl<'a, T: Transport> QueuePairBuilder<'a, T, Extended> {
             |this| {
                 let with = |ops: u32| {
                     let mut attr = sys::ibv_qp_init_attr_ex {
+                        qp_context: this.id.to_context(),
                         send_cq: this.send_cq.as_ptr(),
                         recv_cq: this.recv_cq.as_ptr(),
                         srq: this.srq_ptr(),
@@ -229,13 +232,22 @@ impl<'a, T: Transport, B: Backend> QueuePairBuilder<'a, T, B> {
         recv_cq: Parent<'a, CompletionQueue<'a, B::Cq>>,
     ) -> Self {
         let caps = QpCaps { send_depth: 16, recv_depth: 16, send_sges: 1, recv_sges: 1, inline: 0 };
-        Self { pd, send_cq, recv_cq, caps, signal_all: false, srq: None, _makes: PhantomData }
+        Self {
+            pd,
+            send_cq,
+            recv_cq,
+            caps,
+            signal_all: false,
+            srq: None,
+            id: QpId::new(),
+            _makes: PhantomData,
+        }
     }
 
     /// The same, made of other parts.
     fn of_kind<U: Transport, C: Backend<Cq = B::Cq>>(self) -> QueuePairBuilder<'a, U, C> {
-        let Self { pd, send_cq, recv_cq, caps, signal_all, srq, _makes } = self;
-        QueuePairBuilder { pd, send_cq, recv_cq, caps, signal_all, srq, _makes: PhantomData }
+        let Self { pd, send_cq, recv_cq, caps, signal_all, srq, id, _makes } = self;
+        QueuePairBuilder { pd, send_cq, recv_cq, caps, signal_all, srq, id, _makes: PhantomData }
     }
 
     /// `ibv_qp_init_attr.srq`—Receives shall be taken from `srq`, which the queue pair keeps. It has none of its own then:
@@ -345,9 +357,6 @@ impl<'a, T: Transport, B: Backend> QueuePairBuilder<'a, T, B> {
         let (qp, cap) = create(&self);
         // SAFETY: `qp` is new, or null with errno set.
         let mut raw = unsafe { Raw::new(verb, qp, || format!("{}, {:?}", T::NAME, self.caps)) }?;
-        let id = QpId::new();
-        // SAFETY: just made, and nobody else's; the field is the user's, and never followed as a pointer.
-        unsafe { (*raw.as_ptr()).qp_context = id.to_context() };
         let mut limits = Limits {
             context: self.pd.context().as_ptr(),
             ops: T::OPTIONAL_OPS,
@@ -379,7 +388,7 @@ impl<'a, T: Transport, B: Backend> QueuePairBuilder<'a, T, B> {
             qp: raw.as_non_null(),
             limits,
             queues,
-            core: Arc::new(QpCore::new(raw, id, link, send, recv, self.pd)),
+            core: Arc::new(QpCore::new(raw, self.id, link, send, recv, self.pd)),
             _is: PhantomData,
             _invariant: PhantomData,
         })

@@ -99,10 +99,20 @@ impl<'a, T: Transport> QueuePairBuilder<'a, T, Direct> {
                 let cqs = [this.send_cq.as_ptr(), this.recv_cq.as_ptr()];
                 let held = domain.take();
                 let made = held.as_ref().map_or((std::ptr::null_mut(), Default::default()), |held| {
-                    let (ctx, cap) = (this.pd.context(), this.caps.to_c());
+                    let (ctx, cap, id) = (this.pd.context(), this.caps.to_c(), this.id.to_context());
                     // SAFETY: the parents are alive and of one context; the domain goes after the queue pair.
                     unsafe {
-                        mlx5::create(ctx, held, T::QP_TYPE, T::SEND_OPS, cqs, cap, signal_all, scatter_to_cqe)
+                        mlx5::create(
+                            ctx,
+                            held,
+                            T::QP_TYPE,
+                            T::SEND_OPS,
+                            cqs,
+                            cap,
+                            signal_all,
+                            scatter_to_cqe,
+                            id,
+                        )
                     }
                 });
                 domain.set(held);

@@ -38,5 +38,7 @@ mod shared_receives;
 mod transitions;
 #[path = "../vm_lifecycle/unwinding.rs"]
 mod unwinding;
+#[path = "window_rules.rs"]
+mod window_rules;
 #[path = "../vm_ops/windows.rs"]
 mod windows;
