@@ -288,7 +288,6 @@ pub(crate) unsafe extern "C" fn create_qp_ex(
         cap: ex.cap,
         qp_type: ex.qp_type,
         sq_sig_all: ex.sq_sig_all,
-        ..sys::ibv_qp_init_attr::default()
     };
     if ex.comp_mask != sys::IBV_QP_INIT_ATTR_PD | sys::IBV_QP_INIT_ATTR_SEND_OPS_FLAGS {
         misuse("ibv_create_qp_ex with another comp_mask than it knows");

@@ -155,7 +155,6 @@ impl<'a, T: Transport> QueuePairBuilder<'a, T, Basic> {
                     cap: this.cap(),
                     qp_type: T::QP_TYPE,
                     sq_sig_all: this.signal_all.into(),
-                    ..Default::default()
                 };
                 // SAFETY: the parents are alive and of one context.
                 let qp = unsafe { sys::ibv_create_qp(this.pd.as_ptr(), &raw mut attr) };
