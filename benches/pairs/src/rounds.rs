@@ -12,7 +12,8 @@ const SPREAD: f64 = 0.05;
 pub struct Pairs {
     /// Ours as a part of the mean of the C runs before and after, in order.
     ratios: Vec<f64>,
-    /// How far a run of C is from the next: the median.
+    /// How far C is from itself: typically from one run to the next, or between the quarters of all runs if that is
+    /// more, as where it is now of one kind and now of another.
     spread: f64,
 }
 
@@ -36,7 +37,10 @@ impl Pairs {
         let ratios =
             ours.iter().zip(neighbours.clone()).map(|(ours, (before, after))| 2.0 * ours / (before + after));
         let apart = neighbours.map(|(before, after)| (after / before - 1.0).abs());
-        Self { ratios: sorted(ratios), spread: median(&sorted(apart)) }
+        let all = sorted(theirs.iter().copied());
+        let quarter = |part: usize| all.get((all.len() - 1) * part / 4).copied().unwrap_or(f64::NAN);
+        let between = (quarter(3) - quarter(1)) / median(&all);
+        Self { ratios: sorted(ratios), spread: median(&sorted(apart)).max(between) }
     }
 
     /// The median of the pairs.
@@ -102,6 +106,13 @@ mod tests {
         let theirs = [100.0, 120.0, 140.0, 160.0];
         let pairs = Pairs::new(&[110.0, 130.0, 150.0], &theirs);
         assert_eq!(pairs.ratio(), 1.0);
+        assert!(!pairs.is_conclusive(), "{pairs}");
+    }
+
+    #[test]
+    fn what_is_of_two_kinds_is_not_conclusive() {
+        let theirs = [10.0, 10.0, 10.0, 10.0, 40.0, 40.0, 40.0, 40.0];
+        let pairs = Pairs::new(&[10.0; 7], &theirs);
         assert!(!pairs.is_conclusive(), "{pairs}");
     }
 
