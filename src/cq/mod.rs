@@ -331,8 +331,12 @@ impl<'a> CompletionQueue<'a, Bare> {
     pub fn poll<'w>(&self, wcs: &'w mut [WorkCompletion]) -> Result<&'w [WorkCompletion], PollError> {
         let count = self.fill(wcs);
         if count > 0 {
-            // SAFETY: a provider fills no more entries than it was given, or it would have overrun them already.
-            Ok(unsafe { std::slice::from_raw_parts(wcs.as_ptr(), count as usize) })
+            // SAFETY: a provider fills no more entries than it was given, or it would have overrun them already. (Said
+            // twice: with an array of one, the caller's loop is none.)
+            Ok(unsafe {
+                std::hint::assert_unchecked(count as usize <= wcs.len());
+                std::slice::from_raw_parts(wcs.as_ptr(), count as usize)
+            })
         } else if count == 0 && self.room.left_behind().is_nothing() {
             Ok(&[])
         } else {

@@ -23,9 +23,10 @@ pub(super) struct Counted {
     pub(super) objects: HashSet<String>,
 }
 
-/// Counts instructions only between entering and leaving functions whose names match one of `toggles`; a function
-/// called from there that matches too is left out.
-pub(super) fn run(program: &Path, arguments: &[String], toggles: &[&str]) -> Result<Counted> {
+/// Runs a program. With `--toggle-collect=NAME` among callgrind's options, instructions are counted only between entering
+/// and leaving functions of such names, and one that is called from there and matches too is left out; calls are counted
+/// everywhere.
+pub(super) fn run(program: &Path, arguments: &[String], options: &[&str]) -> Result<Counted> {
     let valgrind = crate::program::find("valgrind").context("valgrind is missing: `cargo xtask setup`")?;
     let file = std::env::temp_dir().join(format!("ibv-callgrind.{}", std::process::id()));
     let mut command = Command::new(valgrind);
@@ -35,8 +36,8 @@ pub(super) fn run(program: &Path, arguments: &[String], toggles: &[&str]) -> Res
         option.push(&file);
         option
     });
-    command.args(toggles.iter().map(|toggle| format!("--toggle-collect={toggle}")));
-    let output = command.arg(program).args(arguments).output().context("cannot run valgrind")?;
+    let output =
+        command.args(options).arg(program).args(arguments).output().context("cannot run valgrind")?;
     if !output.status.success() {
         bail!("{} under callgrind: {}", program.display(), String::from_utf8_lossy(&output.stderr));
     }

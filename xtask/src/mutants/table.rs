@@ -169,8 +169,8 @@ pub(super) const COSTS: [Mutant; 4] = [
         name: "counts: a bounds check in a poll",
         file: "cq/mod.rs",
         edits: &[(
-            "Ok(unsafe { std::slice::from_raw_parts(wcs.as_ptr(), count as usize) })",
-            "Ok(&wcs[..count as usize])",
+            "std::hint::assert_unchecked(count as usize <= wcs.len());",
+            "assert!(count as usize <= wcs.len());",
         )],
         says: "null/poll_16",
     },

@@ -25,7 +25,14 @@ const OPERATIONS: [u32; 2] = [256, 1280];
 
 /// What is counted, and what is left out when it is called from there: the provider that does nothing, and what a
 /// program asks the kernel for.
-const TOGGLES: [&str; 6] = ["ours_*", "c_*", "nullhca_*", "ioctl", "mmap*", "munmap"];
+const TOGGLES: [&str; 6] = [
+    "--toggle-collect=ours_*",
+    "--toggle-collect=c_*",
+    "--toggle-collect=nullhca_*",
+    "--toggle-collect=ioctl",
+    "--toggle-collect=mmap*",
+    "--toggle-collect=munmap",
+];
 
 /// Where the counts are that were accepted.
 const TABLE: &str = "benches/counts.txt";

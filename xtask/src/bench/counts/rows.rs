@@ -95,9 +95,8 @@ const POLL: Bar = Bar::Within { extra: 4, ratio: 1.04 };
 /// operation, with or without immediate data, when it is posted, which C's has fixed.
 const WR: Bar = Bar::Within { extra: 12, ratio: 1.05 };
 
-/// On the null provider a single post may cost 6 more than C's, a prepared one and an empty poll 4, one that finds something 1, a list
-/// nothing; for `ibv_wr_*`
-/// see [`WR`].
+/// On the null provider a single post may cost 6 more than C's, a prepared one and an empty poll 4, a list and a poll that
+/// finds something nothing; for `ibv_wr_*` see [`WR`].
 ///
 /// Objects are made and destroyed by way of the kernel, for microseconds: what ours do beside C's, which is to check
 /// what was asked and to keep parents, may be a tenth of libibverbs' own instructions.
@@ -115,7 +114,7 @@ pub(super) const PAIRS: &[Pair] = rows! {
         write_list_16 / 16: Extra(0);
         write_distinct_16 / 16: Extra(0);
         recv_list_16 / 16: Extra(0);
-        poll_1: Extra(1);
+        poll_1: Extra(0);
         poll_16 / 16: Extra(0);
         poll_empty: Extra(4);
         arm: Extra(6);
