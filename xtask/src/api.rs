@@ -1,7 +1,7 @@
 //! `cargo xtask api`: the public API against its text file.
 
 use crate::cargo;
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 use std::ffi::OsString;
 use std::process::ExitCode;
 
@@ -13,15 +13,19 @@ Compares the public API of `ibv` with tests/api.txt, which the test suite does t
   --bless   write the file anew: its diff wants reading, and a line in CHANGELOG.md";
 
 pub(crate) fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
-    let bless = match arguments.as_slice() {
-        [] => false,
-        [one] if one == "--bless" => true,
-        [one] if one == "--help" || one == "-h" => {
-            println!("{HELP}");
-            return Ok(ExitCode::SUCCESS);
+    use lexopt::prelude::*;
+    let mut bless = false;
+    let mut parser = lexopt::Parser::from_args(arguments);
+    while let Some(argument) = parser.next()? {
+        match argument {
+            Long("bless") => bless = true,
+            Short('h') | Long("help") => {
+                println!("{HELP}");
+                return Ok(ExitCode::SUCCESS);
+            }
+            other => return Err(other.unexpected().into()),
         }
-        _ => bail!("`cargo xtask api --help` tells what it takes"),
-    };
+    }
     let mut command = cargo::cargo();
     command.args(["test", "--quiet", "--package", "ibv", "--all-features", "--test", "api"]);
     command.env_remove("IBV_BLESS").env("RUST_BACKTRACE", "0");

@@ -56,6 +56,9 @@ fn main() -> ExitCode {
     };
     result.unwrap_or_else(|error| {
         eprintln!("xtask: {error:#}");
+        if error.is::<lexopt::Error>() {
+            eprintln!("`cargo xtask {} --help` tells what it takes.", command.to_string_lossy());
+        }
         ExitCode::FAILURE
     })
 }

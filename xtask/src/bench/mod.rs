@@ -16,7 +16,7 @@ mod measure;
 mod peers;
 mod report;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -84,6 +84,14 @@ impl Wanted {
                 Short('h') | Long("help") => return Ok(None),
                 other => return Err(other.unexpected().into()),
             }
+        }
+        let given = [
+            ("--bless", wanted.bless, "counts"),
+            ("--device", wanted.device.is_some(), "latency"),
+            ("-- OPTION...", !wanted.options.is_empty(), "latency"),
+        ];
+        for (option, is_given, part) in given {
+            ensure!(!is_given || wanted.wants(part), "{option} is for `cargo xtask bench {part}`");
         }
         Ok(Some(wanted))
     }
@@ -154,5 +162,13 @@ mod tests {
         assert_eq!((one.device.as_deref(), one.options), (Some("rxe"), vec!["--pairs".into(), "3".into()]));
         assert!(parse("nothing").is_err() && parse("counts time").is_err());
         assert!(parse("-h").unwrap().is_none());
+    }
+
+    #[test]
+    fn options_of_a_part_that_is_not_run_are_errors() {
+        for line in ["latency --bless", "counts --device soft", "time -- --pairs 3"] {
+            assert!(parse(line).is_err(), "{line}");
+        }
+        assert!(parse("--bless --device soft -- --pairs 3").unwrap().is_some());
     }
 }

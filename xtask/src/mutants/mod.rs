@@ -69,6 +69,11 @@ pub(crate) fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
             other => return Err(other.unexpected().into()),
         }
     }
+    let wanted = |mutant: &&Mutant| names.is_empty() || names.iter().any(|name| mutant.name.contains(name));
+    ensure!(
+        MUTANTS.iter().chain(&COSTS).any(|mutant| wanted(&mutant)),
+        "no mistake has {names:?} in its name"
+    );
     let folder = cargo::target()?.join("mutants");
     let place = Place { tree: folder.join("tree"), target: folder.join("target") };
     tree::copy(&cargo::workspace(), &place.tree)?;
@@ -76,7 +81,6 @@ pub(crate) fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
     for mutant in MUTANTS.iter().chain(&COSTS) {
         place.mutate(mutant)?;
     }
-    let wanted = |mutant: &&Mutant| names.is_empty() || names.iter().any(|name| mutant.name.contains(name));
     let mut missed = 0;
     for (mutants, test) in [(&MUTANTS[..], &RULES), (&COSTS, &COUNTS)] {
         let mutants: Vec<_> = mutants.iter().filter(wanted).collect();

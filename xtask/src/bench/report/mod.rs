@@ -107,8 +107,14 @@ fn markdown(data: &Data, machine: &Machine, limits: &[&str]) -> String {
 fn summary(data: &Data) -> String {
     let mut text = "\n".to_owned();
     if !data.counts.is_empty() {
-        let ok = data.counts.iter().filter(|row| row.is("ok")).count();
-        text += &format!("- {ok} of {} rows of instructions are within their bars.\n", data.counts.len());
+        let failed: Vec<&Row> = data.counts.iter().filter(|row| !row.is("ok")).collect();
+        let (ok, all) = (data.counts.len() - failed.len(), data.counts.len());
+        text += &format!("- {ok} of {all} rows of instructions are within their bars, and as committed.");
+        if !failed.is_empty() {
+            let name = |row: &&Row| format!("{}/{}", row.text("group").unwrap_or_default(), row.name());
+            text += &format!(" The others: {}.", failed.iter().map(name).collect::<Vec<_>>().join(", "));
+        }
+        text.push('\n');
     }
     let of = |what: &'static str, places: &'_ [Place]| -> String {
         places
