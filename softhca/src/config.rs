@@ -219,7 +219,7 @@ pub struct Config {
     pub host_devices: bool,
     /// Where the log goes.
     pub log: LogTarget,
-    /// Small received messages are put into the CQE, as the hardware does.
+    /// Small received messages are not put into the CQE, as hardware puts them where libmlx5 asks for it.
     pub no_scatter_to_cqe: bool,
 }
 

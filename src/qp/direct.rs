@@ -55,7 +55,8 @@ impl Link<DirectQueues> for DirectLink {
 }
 
 impl<'a, T: Transport> QueuePairBuilder<'a, T, Direct> {
-    /// A queue pair whose queues are written here, on an mlx5 device; see [`mlx5`](crate::mlx5).
+    /// A queue pair whose queues are written here, on an mlx5 device; see [`mlx5`](crate::mlx5). Its completion queues are
+    /// made by [`build_direct`](crate::CompletionQueueBuilder::build_direct).
     pub fn direct(
         pd: impl Into<Parent<'a, ProtectionDomain<'a>>>,
         send_cq: impl Into<Parent<'a, CompletionQueue<'a, Direct>>>,
