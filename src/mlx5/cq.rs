@@ -169,7 +169,9 @@ impl DirectCq {
         let _alone = self.sessions();
         loop {
             let mut index = self.consumed.load(Ordering::Acquire);
-            while self.is_written(index, entries) {
+            // there is no more than a lap; titles that a faulty device wrote may lead round for ever
+            let end = index.wrapping_add(entries);
+            while is_before(index, end) && self.is_written(index, entries) {
                 let at = self.parts.ring.at(index);
                 let mut stands_for = 1;
                 if self.is_compressed() && wc::is_title(at.last_word()) {
@@ -224,7 +226,8 @@ impl<'a> CompletionQueueBuilder<'a> {
         self.make_direct(64)
     }
 
-    /// [`build_direct`](Self::build_direct) with entries of 128 bytes, which can hold twice as much scattered data.
+    /// [`build_direct`](Self::build_direct) with entries of 128 bytes, a cache line of some machines; the completion is
+    /// in the second half.
     ///
     /// # Errors
     ///

@@ -182,7 +182,6 @@ pub(super) struct QpWanted {
     pub(super) cap: sys::ibv_qp_cap,
     pub(super) send_ops: u32,
     pub(super) signal_all: bool,
-    pub(super) scatter_to_cqe: bool,
     pub(super) context: *mut c_void,
 }
 
@@ -208,13 +207,10 @@ pub(super) unsafe fn create_qp(
         send_ops_flags: wanted.send_ops.into(),
         ..Default::default()
     };
-    let scatter = match wanted.scatter_to_cqe {
-        true => sys::MLX5DV_QP_CREATE_ALLOW_SCATTER_TO_CQE,
-        false => sys::MLX5DV_QP_CREATE_DISABLE_SCATTER_TO_CQE,
-    };
     let mut dv = sys::mlx5dv_qp_init_attr {
         comp_mask: sys::MLX5DV_QP_INIT_ATTR_MASK_QP_CREATE_FLAGS.into(),
-        create_flags: scatter,
+        // the copy out of the entry would go to an address in a WQE, whose region may be gone
+        create_flags: sys::MLX5DV_QP_CREATE_DISABLE_SCATTER_TO_CQE,
         ..Default::default()
     };
     // SAFETY: by the caller's promise; the structs are ours.

@@ -4,10 +4,10 @@
 //!
 //! A completion names its queue pair by number, and numbers are used again, while completions of before may still
 //! stand in the ring: after a reset by the same queue pair, after a completion queue was dropped (see
-//! [`grave`](super::grave)) by another one. What tells them apart is where they stand. When queues are emptied, the queue pair is in RESET, so the device writes no more
-//! completions of theirs: all that there are stand before the entry that it writes next. That entry is kept with them
-//! ([`Lanes::retire`]). A completion before it is theirs, and nobody's any more; one behind it is of whoever has the
-//! number now.
+//! [`grave`](super::grave)) by another one. What tells them apart is where they stand. When queues are emptied, the queue
+//! pair is in RESET, so the device writes no more completions of theirs: all that there are stand before the entry that it
+//! writes next. That entry is kept with them ([`Lanes::retire`]). A completion before it is theirs, and nobody's any more;
+//! one behind it is of whoever has the number now.
 //!
 //! # Safety
 //!

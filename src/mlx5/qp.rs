@@ -196,11 +196,10 @@ pub(crate) unsafe fn create(
     cqs: [*mut sys::ibv_cq; 2],
     cap: sys::ibv_qp_cap,
     signal_all: bool,
-    scatter_to_cqe: bool,
     context: *mut c_void,
 ) -> (*mut sys::ibv_qp, sys::ibv_qp_cap) {
     let [send_cq, recv_cq] = cqs;
-    let wanted = QpWanted { kind, send_cq, recv_cq, cap, send_ops, signal_all, scatter_to_cqe, context };
+    let wanted = QpWanted { kind, send_cq, recv_cq, cap, send_ops, signal_all, context };
     // SAFETY: by the caller's promise.
     unsafe { dv::create_qp(ctx, domain, &wanted) }
 }

@@ -134,8 +134,9 @@ impl Producer<RecvSlot> {
         unlikely();
         // as for sends
         let tail = lane.tail.load(Ordering::Acquire);
-        let free = self.head.wrapping_sub(self.head.wrapping_sub(tail) & 0xffff);
-        self.limit = free.wrapping_add(self.len);
+        let used = self.head.wrapping_sub(tail) & 0xffff;
+        // a device that completes what it was never given must not make room where there is no ring
+        self.limit = self.head.wrapping_add(self.len.saturating_sub(used));
         self.knows_room(slots)
     }
 
@@ -318,6 +319,11 @@ mod tests {
         assert!(!has_room(&mut producer, &lane, 1));
         assert_eq!(lane.complete(7).id, 0, "and a device that says otherwise does no harm");
         assert!(!has_room(&mut producer, &lane, 1));
+        let (mut producer, lane) = queue::<RecvSlot>(0);
+        for counter in [7, 0xffff, 0] {
+            assert_eq!(lane.complete(counter), 0);
+            assert!(!producer.has_room(1, &lane), "{counter}");
+        }
     }
 
     #[test]

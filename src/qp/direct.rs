@@ -79,11 +79,7 @@ impl<'a, T: Transport> QueuePairBuilder<'a, T, Direct> {
     /// without thread domains.
     #[doc(alias = "mlx5dv_create_qp")]
     #[doc(alias = "mlx5dv_init_obj")]
-    pub fn build(self) -> Result<QueuePair<'a, T, Reset, Direct>> {
-        self.build_with(false)
-    }
-
-    fn build_with(mut self, scatter_to_cqe: bool) -> Result<QueuePair<'a, T, Reset, Direct>> {
+    pub fn build(mut self) -> Result<QueuePair<'a, T, Reset, Direct>> {
         let domain = mlx5::prepare(self.pd.context(), self.pd.as_ptr())?;
         let (send_cq, recv_cq) =
             (Arc::clone(self.send_cq.state().shared()), Arc::clone(self.recv_cq.state().shared()));
@@ -102,19 +98,7 @@ impl<'a, T: Transport> QueuePairBuilder<'a, T, Direct> {
                 let made = held.as_ref().map_or((std::ptr::null_mut(), Default::default()), |held| {
                     let (ctx, cap, id) = (this.pd.context(), this.caps.to_c(), this.id.to_context());
                     // SAFETY: the parents are alive and of one context; the domain goes after the queue pair.
-                    unsafe {
-                        mlx5::create(
-                            ctx,
-                            held,
-                            T::QP_TYPE,
-                            T::SEND_OPS,
-                            cqs,
-                            cap,
-                            signal_all,
-                            scatter_to_cqe,
-                            id,
-                        )
-                    }
+                    unsafe { mlx5::create(ctx, held, T::QP_TYPE, T::SEND_OPS, cqs, cap, signal_all, id) }
                 });
                 domain.set(held);
                 made

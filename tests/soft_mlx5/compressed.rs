@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::cqes::{compare, stock};
 use super::rig::{Cq, Random, Rig, drain, drain_direct};
 use ibv::mlx5::Poller;
+use ibv::sys;
 use ibv::{
     CompletionQueue, Direct, Empty, Error, Rc, WcStatus, fetch_add, read, recv, send, send_imm, write,
     write_imm,
@@ -143,4 +144,37 @@ fn only_a_direct_queue_is_compressed() {
     let rig = Rig::new();
     let refused = CompletionQueue::builder(&rig.ctx, 64).compressed().build();
     assert!(matches!(refused, Err(Error::Invalid { .. })));
+}
+
+/// Titles as no device writes them lead from the first entry back to it, two laps on: who looks for the end of what was
+/// written does not follow them for ever.
+#[test]
+fn titles_that_lead_round_are_not_followed_for_ever() {
+    const TITLE: u8 = 3 << 2;
+    let rig = Rig::new();
+    let cq = queue(&rig, false, 512);
+    let qp = rig.direct_qp::<Rc>(&cq, &cq);
+    let number = qp.qp_num();
+    let qp = rig.up(qp, number);
+    let mut out = sys::mlx5dv_cq::default();
+    let mut obj = sys::mlx5dv_obj::default();
+    (obj.cq.in_, obj.cq.out) = (cq.as_ptr(), &raw mut out);
+    assert_eq!(unsafe { sys::mlx5dv_init_obj(&raw mut obj, sys::MLX5DV_OBJ_CQ.into()) }, 0);
+    let entries = out.cqe_cnt;
+    for (slot, owner, count) in
+        [(0, 0, entries / 4 * 3), (entries / 4 * 3, 0, entries / 4 * 3), (entries / 2, 1, entries / 2)]
+    {
+        unsafe {
+            let entry = out.buf.cast::<u8>().add(slot as usize * 64);
+            entry.add(44).cast::<u32>().write(count.to_be());
+            entry.add(63).write(TITLE | owner);
+        }
+    }
+    let (done, wait) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        drop(qp.reset());
+        done.send(()).unwrap();
+    });
+    wait.recv_timeout(std::time::Duration::from_secs(60)).expect("it came to an end");
+    assert!(Poller::new(&cq).unwrap().poll().is_none());
 }
