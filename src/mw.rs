@@ -16,7 +16,7 @@
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use ibv_sys as sys;
 
@@ -67,8 +67,8 @@ mod sealed {
     impl Sealed for super::Type2 {}
 }
 
-/// `ibv_mw`—A memory window: a key for a part of a [`Remote`](crate::Remote) region, which is given and taken by requests, quicker than
-/// by registering, and with rights of its own.
+/// `ibv_mw`—A memory window: a key for a part of a [`Remote`](crate::Remote) region, which is given and taken by requests,
+/// quicker than by registering, and with rights of its own.
 ///
 /// The region is registered with [`RemoteAccess::MW_BIND`](crate::RemoteAccess::MW_BIND), and outlives the window: it is
 /// borrowed for `'a`, or shared by an [`Arc`], which the window keeps. What [`std::mem::forget`] takes a window of stays
@@ -117,25 +117,27 @@ pub struct MemoryWindow<'a, K: WindowType = Type2> {
 pub(crate) struct Keys {
     /// That of the last bind that was posted.
     last: AtomicU32,
-    /// The last one that was invalidated: none is twice, since Soft-RoCE takes its machine down then.
-    dead: AtomicU32,
+    /// Whether that is to be invalidated still: none is twice, since Soft-RoCE takes its machine down then.
+    live: AtomicBool,
 }
 
 impl Keys {
     pub(crate) fn bound(&self, rkey: u32) {
         self.last.store(rkey, Ordering::Relaxed);
+        self.live.store(true, Ordering::Relaxed);
     }
 
-    pub(crate) fn invalidated(&self, rkey: u32) {
-        self.dead.store(rkey, Ordering::Relaxed);
+    /// That of the last bind.
+    pub(crate) fn invalidated(&self) {
+        self.live.store(false, Ordering::Relaxed);
     }
 
     fn last(&self) -> u32 {
         self.last.load(Ordering::Relaxed)
     }
 
-    fn is_dead(&self) -> bool {
-        self.last() == self.dead.load(Ordering::Relaxed)
+    fn is_live(&self) -> bool {
+        self.live.load(Ordering::Relaxed)
     }
 }
 
@@ -155,7 +157,7 @@ impl<'a, K: WindowType> MemoryWindow<'a, K> {
         let raw = unsafe { Raw::new("ibv_alloc_mw", mw, || format!("type {}", K::TYPE)) }?;
         // SAFETY: just made.
         let rkey = unsafe { (*raw.as_ptr()).rkey };
-        let keys = Keys { last: AtomicU32::new(rkey), dead: AtomicU32::new(rkey) };
+        let keys = Keys { last: AtomicU32::new(rkey), live: AtomicBool::new(false) };
         Ok(Self { raw, keys, regions: Vec::with_capacity(1), pd, _type: PhantomData })
     }
 
@@ -222,14 +224,14 @@ impl<K: ByRequest> MemoryWindow<'_, K> {
     pub fn was_invalidated(&mut self, rkey: u32) -> bool {
         let is_ours = rkey == self.keys.last();
         if is_ours {
-            self.keys.invalidated(rkey);
+            self.keys.invalidated();
         }
         is_ours
     }
 
     /// The key to be invalidated.
     pub(crate) fn live_key(&self) -> Result<u32> {
-        if self.keys.is_dead() {
+        if !self.keys.is_live() {
             return Err(Error::invalid(
                 "the memory window",
                 "not bound, or invalidated already",

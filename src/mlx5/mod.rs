@@ -68,7 +68,7 @@
 //!   queue empty, or comes to the end of half the ring. Its protection domain may be dropped before; closing that says
 //!   EBUSY until then.
 //! * A [compressed](crate::CompletionQueueBuilder::compressed) completion queue's sessions are put into the ring in full
-//!   when the poller comes to them, all at once: fewer bytes come over the bus, but more is done here.
+//!   when the poller comes to them, all at once and under a lock: fewer bytes come over the bus, but more is done here.
 //! * Binds of memory windows take three blocks of the send queue and local invalidates two, where the queue was made for
 //!   requests of one: it is full with fewer of them than were asked for.
 //! * The poller [arms](Poller::arm) the queue for events, since it alone knows how far it has come.

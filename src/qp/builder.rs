@@ -152,7 +152,7 @@ impl<'a, T: Transport> QueuePairBuilder<'a, T, Basic> {
                     send_cq: this.send_cq.as_ptr(),
                     recv_cq: this.recv_cq.as_ptr(),
                     srq: this.srq_ptr(),
-                    cap: this.cap(),
+                    cap: this.caps().to_c(),
                     qp_type: T::QP_TYPE,
                     sq_sig_all: this.signal_all.into(),
                 };
@@ -189,7 +189,7 @@ impl<'a, T: Transport> QueuePairBuilder<'a, T, Extended> {
                         send_cq: this.send_cq.as_ptr(),
                         recv_cq: this.recv_cq.as_ptr(),
                         srq: this.srq_ptr(),
-                        cap: this.cap(),
+                        cap: this.caps().to_c(),
                         qp_type: T::QP_TYPE,
                         sq_sig_all: this.signal_all.into(),
                         pd: this.pd.as_ptr(),
@@ -276,10 +276,10 @@ impl<'a, T: Transport, B: Backend> QueuePairBuilder<'a, T, B> {
         self.srq.as_ref().map_or(std::ptr::null_mut(), |srq| srq.as_ptr())
     }
 
-    fn cap(&self) -> sys::ibv_qp_cap {
+    fn caps(&self) -> QpCaps {
         match self.srq {
-            Some(_) => QpCaps { recv_depth: 0, recv_sges: 0, ..self.caps }.to_c(),
-            None => self.caps.to_c(),
+            Some(_) => QpCaps { recv_depth: 0, recv_sges: 0, ..self.caps },
+            None => self.caps,
         }
     }
 
@@ -326,13 +326,13 @@ impl<'a, T: Transport, B: Backend> QueuePairBuilder<'a, T, B> {
         if let Some(srq) = &self.srq {
             ctx.check_same(srq.pd().context(), "shared receive queue")?;
         }
-        let QpCaps { send_depth, recv_depth, send_sges, recv_sges, .. } = self.caps;
+        let QpCaps { send_depth, recv_depth, send_sges, recv_sges, .. } = self.caps();
         let device = ctx.device_attr();
         Error::check_limit("outstanding sends", send_depth, device.max_qp_wr())?;
         Error::check_limit("outstanding receives", recv_depth, device.max_qp_wr())?;
         Error::check_limit("scatter/gather elements of a send", send_sges, device.max_sge())?;
         Error::check_limit("scatter/gather elements of a receive", recv_sges, device.max_sge())?;
-        if send_sges == 0 || recv_sges == 0 {
+        if send_sges == 0 || recv_sges == 0 && self.srq.is_none() {
             return Err(Error::invalid("scatter/gather elements of a request", 0, "at least 1"));
         }
         Ok(())

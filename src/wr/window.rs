@@ -203,6 +203,6 @@ impl<'a, T: Windows> SendRequest<'a, T> for LocalInv<'_> {
 
     #[inline(always)]
     fn posted(&self) {
-        self.keys.invalidated(self.rkey);
+        self.keys.invalidated();
     }
 }
