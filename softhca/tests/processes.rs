@@ -33,6 +33,11 @@ fn a_child_has_a_device_that_works_whatever_its_parents_threads_did() {
 }
 
 #[test]
+fn a_cancelled_thread_goes_on_while_the_device_works() {
+    assert_eq!(compiled("cancels", &["-pthread"]).run(&[], &[("SOFTHCA_FABRIC", &unique().0)]), "ok\n");
+}
+
+#[test]
 fn programs_may_close_all_descriptors() {
     let program = compiled("closes", &[]);
     for how in ["close", "close_range", "closefrom"] {
