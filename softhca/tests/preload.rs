@@ -191,6 +191,12 @@ fn a_c_program_of_somebody_else() {
 }
 
 #[test]
+fn trap_mode_finds_nothing_where_threads_post_at_the_same_time() {
+    let env = [("SOFTHCA_MODE", "trap"), ("SOFTHCA_FABRIC", "none")];
+    assert_eq!(compiled("crowd", &["-pthread"]).run(&[], &env), "ok\n");
+}
+
+#[test]
 fn a_c_program_that_steps_the_device() {
     hello(&["-DSTEPS"], &["manual"]);
 }

@@ -205,6 +205,8 @@ struct QueueSlot {
     next: AtomicU32,
     /// The register that was rung last, + 1; with [`AGAIN`] if it was also the one before.
     turn: AtomicU32,
+    /// The send index behind the WQE that it was rung for.
+    behind: AtomicU32,
 }
 
 const AGAIN: u32 = 1 << 31;
@@ -223,6 +225,7 @@ macro_rules! queues {
                     page: AtomicU32::new(0),
                     next: AtomicU32::new(0),
                     turn: AtomicU32::new(0),
+                    behind: AtomicU32::new(0),
                 }
             }; 4096],
         }
@@ -250,6 +253,7 @@ impl Queues {
         s.page.store(q.page, Ordering::Relaxed);
         s.next.store(0, Ordering::Relaxed);
         s.turn.store(0, Ordering::Relaxed);
+        s.behind.store(0, Ordering::Relaxed);
         s.number.store(q.number + 1, Ordering::Release);
         self.used.fetch_max(i + 1, Ordering::AcqRel);
     }
@@ -263,7 +267,19 @@ impl Queues {
     pub(super) fn reset(&self, number: u32) {
         if let Some(s) = self.get(number) {
             s.next.store(0, Ordering::Release);
+            s.behind.store(0, Ordering::Release);
         }
+    }
+
+    /// Whether all that the records of the send queues on a page name was rung, as far as was seen. While one thread
+    /// executes its store the page is open, and the stores of others pass unseen: what a register was rung for last,
+    /// and by whom, is then not known.
+    fn all_rang(&self, ctx: u32, page: u32) -> bool {
+        let here =
+            |s: &&QueueSlot| (s.ctx.load(Ordering::Relaxed), s.page.load(Ordering::Relaxed)) == (ctx, page);
+        self.live()
+            .filter(here)
+            .all(|s| record(s.db.load(Ordering::Relaxed) + 4) & 0xffff == s.behind.load(Ordering::Acquire))
     }
 
     fn get(&self, number: u32) -> Option<&QueueSlot> {
@@ -390,11 +406,13 @@ pub(super) fn check_register(addr: usize, ctx: u32, page: u32, width: u32) {
     }
     if inside == 0 {
         check_ring(&value, ctx, page);
-        let (index, qpn, _) = control(&value);
+        let (index, qpn, units) = control(&value);
         last.store(u64::from(qpn) << 32 | 1 << 31 | u64::from(index), Ordering::Release);
         let (is_alone, register) = (by.swap(qpn + 1, Ordering::AcqRel) == qpn + 1, k as u32 + 1);
         if let Some(q) = QUEUES.get(qpn) {
-            let again = is_alone && q.turn.load(Ordering::Relaxed) & !AGAIN == register;
+            let behind = index.wrapping_add(units.div_ceil(4)) & 0xffff;
+            let is_next = q.behind.swap(behind, Ordering::AcqRel) == index;
+            let again = is_alone && is_next && q.turn.load(Ordering::Relaxed) & !AGAIN == register;
             q.turn.store(if again { register | AGAIN } else { register }, Ordering::Relaxed);
         }
     }
@@ -406,7 +424,11 @@ pub(super) fn check_register(addr: usize, ctx: u32, page: u32, width: u32) {
     let (qpn, index) = (u32::try_from(rung >> 32).unwrap_or(0), u32::try_from(rung & 0xffff).unwrap_or(0));
     let Some(q) = QUEUES.get(qpn) else { return };
     // a copy, of which the first bytes went to the register of the copy before
-    if inside + u64::from(width) > 8 && q.turn.fetch_and(!AGAIN, Ordering::Relaxed) & AGAIN != 0 {
+    let is_copy = inside + u64::from(width) > 8;
+    if is_copy && !QUEUES.all_rang(ctx, page) {
+        return;
+    }
+    if is_copy && q.turn.fetch_and(!AGAIN, Ordering::Relaxed) & AGAIN != 0 {
         return FOUND.add(Kind::HalfAgain, qpn.into(), index.into(), register as u64);
     }
     for step in (0..u64::from(width)).step_by(8) {

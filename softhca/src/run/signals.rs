@@ -28,8 +28,7 @@ pub(crate) struct Held {
 
 impl Held {
     pub(crate) fn new() -> Self {
-        const FAULTS: [c_int; 5] =
-            [libc::SIGSEGV, libc::SIGTRAP, libc::SIGBUS, libc::SIGFPE, libc::SIGILL];
+        const FAULTS: [c_int; 5] = [libc::SIGSEGV, libc::SIGTRAP, libc::SIGBUS, libc::SIGFPE, libc::SIGILL];
         // SAFETY: the sets and the old state are local (module comment).
         unsafe {
             let mut cancellation = 0;
