@@ -16,6 +16,11 @@ pub(crate) mod opcode {
     pub(crate) const ATOMIC_FA: u8 = 0x12;
     pub(crate) const UMR: u8 = 0x25;
 
+    /// Whether a request brings something back.
+    pub(crate) fn is_read(op: u8) -> bool {
+        matches!(op, RDMA_READ | ATOMIC_CS | ATOMIC_FA)
+    }
+
     /// The name of an opcode, for the log.
     pub(crate) fn name(op: u8) -> &'static str {
         match op {

@@ -66,7 +66,7 @@ impl File {
         self.path.to_string_lossy().into_owned()
     }
 
-    fn error(&self, what: &str) -> String {
+    pub(super) fn error(&self, what: &str) -> String {
         format!("{}: {what}: {}", self.path(), Error::last_os_error())
     }
 
@@ -129,16 +129,16 @@ impl File {
         self.is_deserted() && self.is_current() && unsafe { libc::unlink(self.path.as_ptr()) } == 0
     }
 
-    /// Reads the first bytes; those behind the end are 0.
-    pub(super) fn read_head(&self, out: &mut [u8]) -> Result<(), String> {
+    /// Reads bytes from `at` on; those behind the end stay as they are.
+    pub(super) fn read(&self, at: usize, out: &mut [u8]) -> Result<(), String> {
         // SAFETY: the buffer and its length.
-        let n = unsafe { libc::pread(self.fd, out.as_mut_ptr().cast(), out.len(), 0) };
+        let n = unsafe { libc::pread(self.fd, out.as_mut_ptr().cast(), out.len(), at as libc::off_t) };
         if n < 0 { Err(self.error("can't be read")) } else { Ok(()) }
     }
 
-    pub(super) fn write_head(&self, bytes: &[u8]) -> Result<(), String> {
+    pub(super) fn write(&self, at: usize, bytes: &[u8]) -> Result<(), String> {
         // SAFETY: the buffer and its length.
-        let n = unsafe { libc::pwrite(self.fd, bytes.as_ptr().cast(), bytes.len(), 0) };
+        let n = unsafe { libc::pwrite(self.fd, bytes.as_ptr().cast(), bytes.len(), at as libc::off_t) };
         if n < 0 { Err(self.error("can't be written")) } else { Ok(()) }
     }
 

@@ -187,10 +187,6 @@ fn tell_of_namespaces() {
     }
 }
 
-fn is_read(op: u8) -> bool {
-    matches!(op, opcode::RDMA_READ | opcode::ATOMIC_CS | opcode::ATOMIC_FA)
-}
-
 impl Model {
     /// Sends QP `qpn`'s request to another process. `None`: the QP waits now.
     pub(crate) fn send_remote(&mut self, qpn: u32, to: Address, r: &Request) -> Option<Answer> {
@@ -198,7 +194,7 @@ impl Model {
         let node = usize::from(to.node);
         let now = self.now();
         let small = r.len <= INLINE;
-        let request = if small && !is_read(r.op) {
+        let request = if small && !opcode::is_read(r.op) {
             match r.bytes(INLINE) {
                 Some(b) => Request { payload: Payload::Bytes(b), ..r.clone() },
                 None => return Some(Answer::Nak(Syndrome::LocalProtection)),
@@ -263,12 +259,15 @@ impl Model {
             const AT_ONCE: usize = 64;
             let src = senders.trailing_zeros() as usize;
             senders &= senders - 1;
-            let process = || {
-                let pid = shm.process(src);
-                if pid == 0 && shm.is_alive(src) {
+            let sender = shm.generation(src);
+            let process = || match shm.process(src) {
+                // Another process has the place now (see `shm::enter`).
+                _ if shm.generation(src) != sender => 0,
+                0 if shm.is_alive(src) => {
                     tell_of_namespaces();
+                    0
                 }
-                pid
+                pid => pid,
             };
             for n in 1..=AT_ONCE {
                 let Some(bytes) = shm.pop(src) else { break };
@@ -280,7 +279,7 @@ impl Model {
                     Some(Message::Request { generation, dev, transmission, request })
                         if generation == own =>
                     {
-                        self.serve(src, dev, transmission, &request);
+                        self.serve(src, sender, dev, transmission, &request);
                     }
                     Some(Message::Answer { generation, qpn, transmission, answer }) if generation == own => {
                         self.answered(qpn, transmission, answer);
@@ -297,7 +296,8 @@ impl Model {
         busy
     }
 
-    fn serve(&mut self, src: usize, dev: u16, transmission: u32, r: &Request) {
+    /// Executes a request of place `src`, while that had generation `generation`.
+    fn serve(&mut self, src: usize, generation: u64, dev: u16, transmission: u32, r: &Request) {
         let mut answer = self.respond(usize::from(dev), r);
         if let Answer::Ack(Data::Spans(from)) = &answer {
             let placed = match &r.payload {
@@ -313,7 +313,6 @@ impl Model {
             return;
         }
         let Some(f) = self.fabric.as_mut() else { return };
-        let generation = f.shm.generation(src);
         f.answer(src, &Message::Answer { generation, qpn: r.src_qpn, transmission, answer });
     }
 }

@@ -85,13 +85,13 @@ fn enter(name: &str) -> Result<(File, usize), String> {
             continue;
         }
         let mut head = [0; MAGIC.len() + 4];
-        file.read_head(&mut head)?;
+        file.read(0, &mut head)?;
         let mut expected = head;
         crate::bits::put(&mut expected, 0, &MAGIC);
         crate::bits::put(&mut expected, MAGIC.len(), &FORM.to_le_bytes());
         if head == [0; MAGIC.len() + 4] {
             file.allocate(0, HEAD)?;
-            file.write_head(&expected)?;
+            file.write(0, &expected)?;
         } else if head != expected {
             if file.remove_if_deserted() {
                 continue;
@@ -101,11 +101,21 @@ fn enter(name: &str) -> Result<(File, usize), String> {
                  SOFTHCA_FABRIC to another name"
             ));
         }
-        let own = (0..NODES).find(|i| file.take(*i));
+        let own = (0..NODES).find(|i| file.holder(*i).is_none());
         let own = own.ok_or_else(|| {
             format!("fabric {name:?} has {NODES} processes, which is all: set SOFTHCA_FABRIC to another name")
         })?;
-        file.allocate(HEAD + own * PLACE, PLACE)?;
+        let place = HEAD + own * PLACE;
+        file.allocate(place, PLACE)?;
+        // The generation comes before the lock: who finds this process at the place, and the generation unchanged,
+        // has a message of this process, and none whose addresses mean the memory of the one before.
+        let mut generation = [0; 8];
+        file.read(place + at::GENERATION, &mut generation)?;
+        let next = u64::from_ne_bytes(generation).wrapping_add(1);
+        file.write(place + at::GENERATION, &next.to_ne_bytes())?;
+        if !file.take(own) {
+            return Err(file.error("can't be locked"));
+        }
         file.leave_gate();
         return Ok((file, own));
     }
@@ -122,7 +132,6 @@ impl Shm {
         let (open, lets_copy) = (AtomicU64::new(0), AtomicBool::new(false));
         let s = Self { file, own, base, inbox, outbox, open, lets_copy };
         s.used(own).store(0, Ordering::Release);
-        s.word64(own, at::GENERATION).fetch_add(1, Ordering::AcqRel);
         for src in 0..NODES {
             let head = s.head(own, src).load(Ordering::Acquire);
             s.tail(own, src).store(head, Ordering::Release);
@@ -488,6 +497,16 @@ mod tests {
             assert_eq!(s.pop(s.own), None);
         }
         s.leave();
+    }
+
+    #[test]
+    fn the_next_at_a_place_has_another_generation() {
+        let s = join("next");
+        let before = s.generation(s.own);
+        // The locks of a process don't keep itself from the place.
+        let next = join("next");
+        assert_eq!((next.own, s.generation(s.own)), (s.own, before + 1));
+        next.leave();
     }
 
     #[test]
