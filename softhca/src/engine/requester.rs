@@ -11,7 +11,7 @@ use crate::mem::{self, Side, Space, Span};
 use crate::model::Model;
 use crate::objects::keys::User;
 use crate::objects::qp::Wait;
-use crate::objects::{QpKind, QpState, access};
+use crate::objects::{Qp, QpKind, QpState, access};
 
 /// RNR timer codes in nanoseconds.
 const RNR_NS: [u64; 32] = [
@@ -59,8 +59,11 @@ enum Progress {
     Failed,
 }
 
-fn is_read(op: u8) -> bool {
-    matches!(op, opcode::RDMA_READ | opcode::ATOMIC_CS | opcode::ATOMIC_FA)
+const NOTHING: Payload = Payload::Bytes(Vec::new());
+
+/// How many packets a message of `len` bytes takes.
+fn packets(len: u64, q: &Qp) -> u32 {
+    u32::try_from(len.div_ceil(q.path_mtu()).max(1)).unwrap_or(1)
 }
 
 fn allowed(kind: QpKind, op: u8) -> bool {
@@ -152,7 +155,7 @@ impl Model {
             Verdict::Drop => {
                 self.stats.faults += 1;
                 self.log(|| format!("QP {qpn:#x} WQE {} lost by a fault", w.index));
-                return self.conclude(qpn, w, Answer::Silent);
+                return self.conclude(qpn, w, &NOTHING, Answer::Silent);
             }
             Verdict::Delay(ns) => {
                 let until = self.now().saturating_add(ns);
@@ -185,7 +188,7 @@ impl Model {
     fn gather(&self, qpn: u32, w: &Wqe) -> Option<Payload> {
         let q = self.qps.get(qpn)?;
         let user = User { pd: q.pd, qpn };
-        let need = if is_read(w.opcode) { access::LOCAL_WRITE } else { 0 };
+        let need = if opcode::is_read(w.opcode) { access::LOCAL_WRITE } else { 0 };
         let mut spans = Vec::with_capacity(w.segments.len());
         let mut bytes: Option<Vec<u8>> = None;
         for s in &w.segments {
@@ -209,10 +212,7 @@ impl Model {
         let Some(payload) = self.gather(qpn, w) else {
             return self.failed(qpn, w, Syndrome::LocalProtection);
         };
-        let len = match &payload {
-            Payload::Spans(_, s) => mem::total(s),
-            Payload::Bytes(b) => b.len() as u64,
-        };
+        let len = w.len();
         let Some(q) = self.qps.get(qpn) else { return Progress::Failed };
         let Ok(d) = self.device(q.dev) else { return Progress::Failed };
         let most = if q.kind == QpKind::Ud { 128u64 << d.mtu } else { u64::from(d.limits.max_msg) };
@@ -224,7 +224,6 @@ impl Model {
             Some(av) => self.datagram_target(q.dev, av),
             None => self.connection(qpn),
         };
-        let packets = u32::try_from(len.div_ceil(q.path_mtu()).max(1)).unwrap_or(1);
         let mut r = Request {
             op: w.opcode,
             kind: q.kind,
@@ -233,7 +232,7 @@ impl Model {
             src_qpn: qpn,
             dst_qpn: w.av.map_or(q.attr.dest_qpn, |av| av.qpn),
             psn: q.psn,
-            packets,
+            packets: packets(len, q),
             rkey: w.rkey,
             raddr: w.raddr,
             swap_add: w.swap_add,
@@ -249,7 +248,7 @@ impl Model {
             payload,
         };
         let dev = q.dev;
-        if !is_read(w.opcode) {
+        if !opcode::is_read(w.opcode) {
             if let Payload::Spans(_, s) = &r.payload {
                 self.check_owned_read(s);
             }
@@ -259,7 +258,7 @@ impl Model {
             let Some(mut b) = r.bytes(u64::MAX) else {
                 return self.failed(qpn, w, Syndrome::LocalProtection);
             };
-            if let (Some(x), false) = (b.first_mut(), is_read(w.opcode)) {
+            if let (Some(x), false) = (b.first_mut(), opcode::is_read(w.opcode)) {
                 *x ^= 1;
                 r.payload = Payload::Bytes(b);
             }
@@ -281,7 +280,7 @@ impl Model {
             },
             Target::Nowhere => Answer::Silent,
         };
-        self.conclude_with(qpn, w, &r, answer)
+        self.conclude(qpn, w, &r.payload, answer)
     }
 
     /// A message to all members of a group, also of other processes.
@@ -310,21 +309,8 @@ impl Model {
         }
     }
 
-    fn conclude(&mut self, qpn: u32, w: &Wqe, answer: Answer) -> Progress {
-        self.conclude_inner(qpn, w, None, answer)
-    }
-
-    fn conclude_with(&mut self, qpn: u32, w: &Wqe, r: &Request, answer: Answer) -> Progress {
-        self.conclude_inner(qpn, w, Some((&r.payload, r.len, r.packets)), answer)
-    }
-
-    fn conclude_inner(
-        &mut self,
-        qpn: u32,
-        w: &Wqe,
-        sent: Option<(&Payload, u64, u32)>,
-        answer: Answer,
-    ) -> Progress {
+    /// What an answer to WQE `w` makes of it; `payload` is the memory for what it brings back.
+    fn conclude(&mut self, qpn: u32, w: &Wqe, payload: &Payload, answer: Answer) -> Progress {
         let Some(q) = self.qps.get(qpn) else { return Progress::Failed };
         // The QP itself may have failed while the message was executed (a connection to itself, an overrun).
         if !matches!(q.state, QpState::Rts | QpState::Sqd) || q.sq_next != w.index {
@@ -332,11 +318,7 @@ impl Model {
         }
         let reliable = q.kind.is_reliable();
         match answer {
-            Answer::Ack(data) => {
-                let nothing = Payload::Bytes(Vec::new());
-                let (payload, len, packets) = sent.unwrap_or((&nothing, 0, 1));
-                self.accept(qpn, w, payload, len, packets, &data)
-            }
+            Answer::Ack(data) => self.accept(qpn, w, payload, &data),
             Answer::Nak(s) => self.failed(qpn, w, s),
             _ if !reliable => {
                 self.complete_send(qpn, w, 0, None);
@@ -358,21 +340,14 @@ impl Model {
     }
 
     /// The request was executed; what it reads is put where it belongs.
-    fn accept(
-        &mut self,
-        qpn: u32,
-        w: &Wqe,
-        payload: &Payload,
-        len: u64,
-        packets: u32,
-        data: &Data,
-    ) -> Progress {
+    fn accept(&mut self, qpn: u32, w: &Wqe, payload: &Payload, data: &Data) -> Progress {
         if let Some(s) = self.faults.on_completion() {
             return self.failed(qpn, w, s);
         }
+        let len = w.len();
         let mut bytes = 0;
         let mut scatter = None;
-        if let (true, Payload::Spans(_, to)) = (is_read(w.opcode), payload) {
+        if let (true, Payload::Spans(_, to)) = (opcode::is_read(w.opcode), payload) {
             bytes = len;
             let Some(q) = self.qps.get(qpn) else { return Progress::Failed };
             let size = self.cqs.get(q.scq).map_or(64, |c| c.cqe_size);
@@ -393,7 +368,7 @@ impl Model {
             self.check_owned(to, len);
         }
         if let Some(q) = self.qps.get_mut(qpn) {
-            q.psn = q.psn.wrapping_add(packets) & 0xff_ffff;
+            q.psn = q.psn.wrapping_add(packets(len, q)) & 0xff_ffff;
         }
         self.complete_send(qpn, w, bytes, scatter.as_deref());
         self.check_drained(qpn);
@@ -452,16 +427,20 @@ impl Model {
             return;
         }
         let index = q.sq_next;
-        let Ok(w) = wqe::read(q, qpn, index) else { return };
-        let mtu = q.path_mtu();
+        let read = wqe::read(q, qpn, index);
         self.set_wait(qpn, Wait::Nothing, None);
-        let Some(payload) = self.gather(qpn, &w) else { return };
-        let len = match &payload {
-            Payload::Spans(_, s) => mem::total(s),
-            Payload::Bytes(b) => b.len() as u64,
+        // Who goes on finds what is wrong with it.
+        let Ok(w) = read else { return self.run_sq(qpn) };
+        // Its regions may have gone meanwhile, which what was sent needs no more.
+        let payload = match opcode::is_read(w.opcode).then(|| self.gather(qpn, &w)) {
+            None => NOTHING,
+            Some(Some(to)) => to,
+            Some(None) => {
+                self.failed(qpn, &w, Syndrome::LocalProtection);
+                return;
+            }
         };
-        let packets = u32::try_from(len.div_ceil(mtu).max(1)).unwrap_or(1);
-        if let Progress::Done = self.conclude_inner(qpn, &w, Some((&payload, len, packets)), answer) {
+        if let Progress::Done = self.conclude(qpn, &w, &payload, answer) {
             self.run_sq(qpn);
         }
     }

@@ -64,6 +64,17 @@ pub(crate) struct Wqe {
     pub(crate) segments: Vec<Segment>,
 }
 
+impl Wqe {
+    /// Bytes of the message, or bytes that it brings back.
+    pub(crate) fn len(&self) -> u64 {
+        let of = |s: &Segment| match s {
+            Segment::Pointer { len, .. } => *len,
+            Segment::Inline(b) => b.len() as u64,
+        };
+        self.segments.iter().map(of).sum()
+    }
+}
+
 /// Why there is no WQE.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum NoWqe {
