@@ -68,6 +68,7 @@ pub(crate) struct Model {
     pub(crate) failed: BTreeSet<u32>,
     /// CQs with completions that wait to be written together.
     pub(crate) sessions: BTreeSet<u32>,
+    /// Queues whose rings the program drives itself.
     pub(crate) direct: BTreeSet<Direct>,
     pub(crate) fabric: Option<Fabric>,
     pub(crate) faults: Faults,

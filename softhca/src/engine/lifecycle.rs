@@ -5,6 +5,7 @@ use crate::mem;
 use crate::model::Model;
 use crate::objects::qp::Wait;
 use crate::objects::{Event, QpState};
+use crate::run::Direct;
 
 impl Model {
     /// Sets what the send queue waits for, until `deadline` at most.
@@ -134,6 +135,7 @@ impl Model {
         self.failed.remove(&qpn);
         self.keys.unbind_all(qpn);
         let Some(q) = self.qps.remove(qpn) else { return };
+        self.direct.remove(&Direct::Qp(qpn));
         crate::check::trap::forget_qp(qpn, q.db);
         if let Some(c) = self.contexts.get_mut(q.ctx) {
             c.detach(q.uar, qpn);

@@ -126,22 +126,17 @@ pub(crate) enum Direct {
     Cq(u32),
 }
 
-/// The program drives the rings of a queue itself from now on.
+/// The program drives the rings of a queue itself from now on, if it is one of this device.
 pub(crate) fn drives_itself(queue: Direct) {
-    if model::with(|m| m.direct.insert(queue)).is_some() {
+    let noted = model::with(|m| {
+        let ours = match queue {
+            Direct::Qp(n) => m.qps.get(n).is_some(),
+            Direct::Cq(n) => m.cqs.get(n).is_some(),
+        };
+        ours && m.direct.insert(queue)
+    });
+    if noted == Some(true) {
         service::wake();
-    }
-}
-
-impl Model {
-    /// Whether there is a queue whose rings the program drives itself.
-    pub(crate) fn has_direct(&mut self) -> bool {
-        let Self { direct, qps, cqs, .. } = self;
-        direct.retain(|d| match *d {
-            Direct::Qp(n) => qps.get(n).is_some(),
-            Direct::Cq(n) => cqs.get(n).is_some(),
-        });
-        !direct.is_empty()
     }
 }
 

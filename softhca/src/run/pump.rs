@@ -60,7 +60,8 @@ fn pump_in_vain() {
             s.note_pumped();
         }
     }
-    if PENDING.load(Ordering::Acquire) || !model::is_idle() {
+    // In this order: who finds the lock taken by our glance leaves its work to us.
+    if !model::is_idle() || PENDING.load(Ordering::Acquire) {
         pump();
     }
     if n % PATIENCE == PATIENCE - 1 {

@@ -99,7 +99,7 @@ fn serve(thread_mode: bool) {
         let seen = bell.load(Ordering::Acquire);
         let leaves_it = !watches && fabric::shared().is_some_and(|s| s.is_polling(s.own));
         let (busy, sleep_ns) = model::with(|m| {
-            watches = thread_mode || m.has_direct();
+            watches = thread_mode || !m.direct.is_empty();
             let busy = !leaves_it && m.step();
             let now = m.now();
             let longest = if leaves_it { PATIENCE_NS } else { pause };

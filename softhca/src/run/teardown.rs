@@ -2,6 +2,7 @@
 
 use crate::model::Model;
 use crate::objects::Handle;
+use crate::run::Direct;
 
 impl Model {
     /// The reading end of a channel was closed.
@@ -85,6 +86,7 @@ impl Model {
     /// Removes a CQ.
     pub(crate) fn remove_cq(&mut self, cqn: u32) {
         let Some(cq) = self.cqs.remove(cqn) else { return };
+        self.direct.remove(&Direct::Cq(cqn));
         crate::check::trap::forget_cq(cqn);
         crate::check::trap::forget_record(cq.db);
         if let Some(c) = cq.channel.and_then(|n| self.channels.get_mut(n)) {
