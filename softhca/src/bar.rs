@@ -109,7 +109,7 @@ impl Bar {
         };
         // SAFETY: a page of our descriptor; the address is the caller's wish, as with mmap itself.
         let p = unsafe { real::mmap(addr, len, prot, libc::MAP_SHARED, self.fd, i64::from(page) * 4096) };
-        (p, Some(page).filter(|p| *p < PAGES && p.checked_add(1).is_some()))
+        (p, Some(page).filter(|p| *p < PAGES))
     }
 
     /// Sets the free-running clock: two big-endian words, read high, low, high.

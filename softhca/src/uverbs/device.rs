@@ -182,7 +182,7 @@ impl Call<'_> {
 
     fn gid_entry(d: &Device, index: usize) -> Option<GidEntry> {
         let g = d.gids.get(index)?;
-        let word = |at: usize| u64::from_be(crate::bits::be64(&g.raw, at).to_be()).to_be();
+        let word = |at: usize| crate::bits::be64(&g.raw, at).to_be();
         Some(GidEntry {
             gid: [word(0), word(8)],
             gid_index: u32::try_from(index).ok()?,
