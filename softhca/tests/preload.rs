@@ -4,11 +4,13 @@
 #[path = "common/programs.rs"]
 mod programs;
 
-use programs::{Running, command, compiled, finish, has, library, listening, pair, run, skip, text, unique};
+use programs::{
+    Running, command, compiled, finish, has, left, library, listening, pair, run, skip, text, unique,
+    wait_until,
+};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
 
 const IB: &[(&str, &str)] = &[("SOFTHCA_LINK", "ib")];
 const ROCE: &[(&str, &str)] = &[("SOFTHCA_LINK", "roce")];
@@ -65,20 +67,13 @@ fn closed_standard_streams_do_not_become_files_of_the_device() {
     let (fabric, port) = unique();
     let log = std::env::temp_dir().join(&fabric);
     let script = format!("exec ibv_rc_pingpong -p {port} <&- >&- 2>&-");
-    let mut child = command("sh")
-        .args(["-c", &script])
-        .envs([("SOFTHCA_FABRIC", fabric.as_str()), ("SOFTHCA_LOG", log.to_str().unwrap())])
-        .spawn()
-        .unwrap();
-    for _ in 0..1000 {
-        if listening(port) {
-            break;
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    let mut c = command("sh");
+    c.args(["-c", &script]);
+    c.envs([("SOFTHCA_FABRIC", fabric.as_str()), ("SOFTHCA_LOG", log.to_str().unwrap())]);
+    let child = Running::start(&mut c);
+    wait_until("ibv_rc_pingpong", || listening(port));
     let low: Vec<_> = (0..3).flat_map(|n| fs::read_link(format!("/proc/{}/fd/{n}", child.id()))).collect();
-    child.kill().unwrap();
-    child.wait().unwrap();
+    child.kill("KILL");
     // What it left, killed as it was, if no other test's start has cleaned up.
     for f in fs::read_dir("/dev/shm").unwrap().flatten() {
         if f.file_name().to_string_lossy().ends_with(&fabric) {
@@ -159,11 +154,12 @@ fn a_peer_that_dies_is_noticed() {
         Running::start(command("ib_write_bw").args(args).args(host).env("SOFTHCA_FABRIC", &fabric))
     };
     let server = start(None);
-    while !listening(port) {
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    wait_until("ib_write_bw", || listening(port));
     let client = start(Some("127.0.0.1"));
-    std::thread::sleep(Duration::from_millis(1500));
+    // With the first message the file gets a ring, which lies behind all 64 places.
+    let rings = 4096 + 64 * 16384;
+    let file = Path::new("/dev/shm").join(left(&fabric).pop().unwrap());
+    wait_until("ib_write_bw", || fs::metadata(&file).unwrap().len() > rings);
     server.kill("KILL");
     let out = client.finish("ib_write_bw");
     let t = text(&out);
@@ -183,6 +179,12 @@ fn hello(flags: &[&str], modes: &[&str]) {
 fn memory_that_the_receiver_cannot_read_exceeds_the_retries() {
     let says = compiled("unreadable", &[]).run(&[], &[("SOFTHCA_FABRIC", &unique().0)]);
     assert_eq!(says, "transport retry counter exceeded\n");
+}
+
+#[test]
+fn a_request_under_way_does_not_hang_when_its_memory_is_deregistered() {
+    let says = compiled("gone", &[]).run(&[], &[("SOFTHCA_FABRIC", &unique().0)]);
+    assert_eq!(says, "success\nlocal protection error\n");
 }
 
 #[test]

@@ -5,12 +5,12 @@
 mod programs;
 
 use programs::{
-    Running, command, compiled, finish, has, left, library, listening, run, skip, text, unique, with_mounts,
+    Running, command, compiled, finish, has, left, library, listening, run, skip, text, unique, wait_until,
+    with_mounts,
 };
 use std::fs;
 use std::os::fd::AsRawFd;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
 #[test]
 fn a_signal_handler_may_fork_while_the_device_works() {
@@ -50,16 +50,8 @@ fn server(fabric: &str, port: u16) -> Running {
     let port_text = port.to_string();
     let mut c = command("ibv_rc_pingpong");
     let child = Running::start(c.args(["-p", &port_text]).env("SOFTHCA_FABRIC", fabric));
-    wait_for(|| listening(port));
+    wait_until("ibv_rc_pingpong", || listening(port));
     child
-}
-
-fn wait_for(done: impl Fn() -> bool) {
-    let end = Instant::now() + Duration::from_secs(20);
-    while !done() {
-        assert!(Instant::now() < end, "it takes too long");
-        std::thread::sleep(Duration::from_millis(10));
-    }
 }
 
 #[test]
@@ -178,7 +170,7 @@ fn server_and_client_meet_without_settings() {
     let port_text = port.to_string();
     let mut c = command("ibv_rc_pingpong");
     let server = Running::start(c.args(["-p", &port_text]));
-    wait_for(|| listening(port));
+    wait_until("ibv_rc_pingpong", || listening(port));
     let t = run("ibv_rc_pingpong", &["-p", &port_text, "127.0.0.1"], &[]);
     assert!(t.contains("1000 iters"), "{t}");
     assert!(server.finish("ibv_rc_pingpong").status.success());
@@ -225,7 +217,7 @@ fn processes_of_other_pid_namespaces_are_not_mixed_up() {
             Running::start(c.stdout(Stdio::piped()).stderr(Stdio::piped()))
         };
         let server = start(None);
-        wait_for(|| listening(port));
+        wait_until("ibv_rc_pingpong", || listening(port));
         let client = start(Some("127.0.0.1")).finish("the client");
         let t = text(&client);
         if fine {

@@ -25,12 +25,12 @@ pub(crate) fn skip(reason: &str) {
     writeln!(std::io::stderr(), "ibv-skip: {test}: {reason}").unwrap();
 }
 
-/// A name and a TCP port that no other test uses.
+/// A name and a TCP port that no other test uses, nor the system gives out by itself (those from 32768 on).
 pub(crate) fn unique() -> (String, u16) {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let pid = std::process::id();
     let n = NEXT.fetch_add(1, Ordering::Relaxed);
-    (format!("test-{pid}-{n}"), 21000 + (pid as u16 % 1000) * 40 + n)
+    (format!("test-{pid}-{n}"), 10000 + (pid % 450) as u16 * 50 + n)
 }
 
 pub(crate) fn has(program: &str) -> bool {
@@ -97,7 +97,10 @@ fn kill_group(child: &mut Child) {
 /// Waits for `child`, for 60 seconds at most.
 pub(crate) fn finish(mut child: Child, what: &str) -> Output {
     let end = Instant::now() + Duration::from_secs(60);
-    while child.try_wait().unwrap().is_none() {
+    let status = loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
         if Instant::now() > end {
             // Its children too: they hold its output.
             kill_group(&mut child);
@@ -105,8 +108,21 @@ pub(crate) fn finish(mut child: Child, what: &str) -> Output {
             panic!("{what} hangs:\n{}", text(&out));
         }
         std::thread::sleep(Duration::from_millis(5));
+    };
+    if !status.success() {
+        // Children that wait for it hold its output.
+        kill_group(&mut child);
     }
     child.wait_with_output().unwrap()
+}
+
+/// Waits for what `program` is to do, for 20 seconds at most.
+pub(crate) fn wait_until(program: &str, done: impl Fn() -> bool) {
+    let end = Instant::now() + Duration::from_secs(20);
+    while !done() {
+        assert!(Instant::now() < end, "{program} takes too long");
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }
 
 pub(crate) fn text(o: &Output) -> String {
@@ -179,20 +195,15 @@ pub(crate) fn pair(program: &str, args: &[&str], env: &[(&str, &str)]) -> Option
     if !has(program) {
         return None;
     }
-    let (fabric, port) = unique();
-    let port = port.to_string();
+    let (fabric, number) = unique();
+    let port = number.to_string();
     let start = |host: Option<&str>| {
         let mut c = command(program);
         c.args(args).args(["-p", &port]).args(host).envs(env.iter().copied()).env("SOFTHCA_FABRIC", &fabric);
         Running::start(&mut c)
     };
     let server = start(None);
-    let end = Instant::now() + Duration::from_secs(20);
-    let number: u16 = port.parse().unwrap();
-    while !listening(number) {
-        assert!(Instant::now() < end, "{program}: the server does not listen");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    wait_until(program, || listening(number));
     let client = start(Some("127.0.0.1")).finish(program);
     let server = server.finish(program);
     let both = format!("client:\n{}server:\n{}", text(&client), text(&server));
