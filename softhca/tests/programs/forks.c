@@ -122,6 +122,8 @@ static void many(void)
 	CHECK(!strcmp(e.mem, "from the child"));
 }
 
+static volatile int works;
+
 static void *work(void *stop)
 {
 	struct end e = end_open();
@@ -129,6 +131,7 @@ static void *work(void *stop)
 	for (uint64_t i = 0; !*(volatile int *)stop; i++) {
 		end_post(&e, IBV_WR_RDMA_WRITE, i, 4096, end_where(&e));
 		CHECK(end_wait(&e).status == IBV_WC_SUCCESS);
+		works = 1;
 	}
 	return NULL;
 }
@@ -139,7 +142,9 @@ static void beside_a_thread(void)
 	pthread_t thread;
 	int stop = 0, status = -1;
 	CHECK(!pthread_create(&thread, NULL, work, &stop));
-	usleep(50000);
+	/* Not before: libibverbs locks its list of devices while it opens one, and a child would find that locked. */
+	while (!works)
+		usleep(1000);
 	for (int i = 0; i < 50; i++) {
 		pid_t child = fork();
 		if (!child) {
