@@ -7,6 +7,8 @@
 )]
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test")]
 
+#[path = "soft_mlx5/atomics.rs"]
+mod atomics;
 #[path = "soft_mlx5/bytes.rs"]
 mod bytes;
 #[path = "soft_mlx5/compressed.rs"]

@@ -6,10 +6,10 @@
 
 #![expect(unsafe_code, reason = "the Safety section above")]
 
-use std::ffi::{c_char, c_int};
+use std::ffi::{c_char, c_int, c_void};
 use std::mem::MaybeUninit;
 use std::os::fd::AsRawFd;
-use std::ptr::null_mut;
+use std::ptr::{null, null_mut};
 use std::sync::OnceLock;
 
 use ibv_sys as sys;
@@ -20,14 +20,21 @@ use crate::record::Kind;
 use crate::universe::{Body, New, Universe, misuse, set_errno, with};
 use crate::{fast, path, srq, window};
 
-struct Devices([sys::ibv_device; 2]);
+/// A device as libraries make them: the driver's functions follow, by which libmlx5 knows its own.
+#[repr(C)]
+struct Device {
+    device: sys::ibv_device,
+    driver: *const c_void,
+}
+
+struct Devices([Device; 2]);
 
 // SAFETY: written once, before anybody has them.
 unsafe impl Send for Devices {}
 // SAFETY: as above.
 unsafe impl Sync for Devices {}
 
-fn devices() -> &'static [sys::ibv_device; 2] {
+fn devices() -> &'static [Device; 2] {
     static DEVICES: OnceLock<Devices> = OnceLock::new();
     let set = |field: &mut [c_char], text: &str| {
         field.iter_mut().zip(text.bytes()).for_each(|(to, from)| *to = from as c_char);
@@ -40,14 +47,14 @@ fn devices() -> &'static [sys::ibv_device; 2] {
         set(&mut device.name, &format!("null{number}"));
         set(&mut device.dev_name, &format!("uverbs{number}"));
         set(&mut device.ibdev_path, &format!("/sys/class/infiniband/null{number}"));
-        device
+        Device { device, driver: null() }
     };
     &DEVICES.get_or_init(|| Devices([device(0), device(1)])).0
 }
 
 /// Which device of the two it is.
 fn number(device: *mut sys::ibv_device) -> usize {
-    match devices().iter().position(|known| std::ptr::eq(known, device)) {
+    match devices().iter().position(|known| std::ptr::eq(&raw const known.device, device)) {
         Some(number) => number,
         None => misuse("no such device"),
     }
@@ -67,7 +74,7 @@ unsafe extern "C" fn ibv_get_device_list(count: *mut c_int) -> *mut *mut sys::ib
         let number = universe.record(hca).config.devices.min(2);
         let mut list = [null_mut(); 3];
         for (to, from) in list.iter_mut().zip(devices()).take(number) {
-            *to = std::ptr::from_ref(from).cast_mut();
+            *to = std::ptr::from_ref(from).cast_mut().cast::<sys::ibv_device>();
         }
         (
             universe.add(

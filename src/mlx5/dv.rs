@@ -36,7 +36,7 @@ pub(super) fn check_mlx5(ctx: &Context) -> Result<()> {
     if unsafe { is_mlx5_device(ctx.as_ptr()) } {
         return Ok(());
     }
-    let asked = format!("{}: the direct path drives mlx5 devices alone", ctx.device_name());
+    let asked = format!("{}: the direct path drives mlx5 devices alone, `Basic` all", ctx.device_name());
     Err(VerbError::new("mlx5dv_is_supported", libc::EOPNOTSUPP, asked).into())
 }
 

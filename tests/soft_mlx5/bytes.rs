@@ -13,8 +13,8 @@ use ibv::{
     recv, send, send_imm, write, write_imm,
 };
 
-/// Requests compared, in all; fewer where each store to a doorbell costs two signals.
-const REQUESTS: usize = if super::rig::TRAPS { 20_000 } else { 330_000 };
+/// Requests compared, in all; fewer where each store to a doorbell costs two signals, or addresses alone are new.
+const REQUESTS: usize = if super::rig::TRAPS || super::rig::ROCE { 20_000 } else { 330_000 };
 const QKEY: u32 = 0x1234;
 
 /// What a request was, as far as comparing and completing it goes.

@@ -9,7 +9,7 @@ use ibv::{
     LocalPort, MemoryRegion, ProtectionDomain, QueuePair, QueuePairBuilder, Remote, RemoteAccess, Transport,
     WorkCompletion, state,
 };
-use softhca::{Config, Hca, Mode};
+use softhca::{Config, Hca, Link, Mode};
 
 static ONE: Mutex<()> = Mutex::new(());
 
@@ -34,14 +34,20 @@ pub(crate) const INLINE: u32 = 180;
 /// Whether the device checks each store to a doorbell: in the program that is called so, with the same tests.
 pub(crate) const TRAPS: bool = matches!(env!("CARGO_CRATE_NAME").as_bytes(), [.., b't', b'r', b'a', b'p']);
 
+/// Whether the link layer is Ethernet: in the program that is called so.
+pub(crate) const ROCE: bool = matches!(env!("CARGO_CRATE_NAME").as_bytes(), [.., b'r', b'o', b'c', b'e']);
+
 impl Rig {
     pub(crate) fn new() -> Self {
         let one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
-        let hca = Hca::start(Config::new().mode(if TRAPS { Mode::Trap } else { Mode::Manual })).unwrap();
+        let mode = if TRAPS { Mode::Trap } else { Mode::Manual };
+        let link = if ROCE { Link::RoCE } else { Link::InfiniBand };
+        let hca = Hca::start(Config::new().mode(mode).devices(1, link)).unwrap();
         hca.take_violations();
         let ctx = Arc::new(Context::open("mlx5_0").unwrap());
         let pd = Arc::new(ProtectionDomain::new(&ctx).unwrap());
         let local = ctx.local_port(1).unwrap();
+        assert_eq!(local.lid == 0, ROCE, "addressed as that link layer does");
         Self { hca, ctx, pd, local, _one: one }
     }
 
@@ -57,6 +63,11 @@ impl Rig {
 
     pub(crate) fn direct(&self, entries: u32) -> Cq<Direct> {
         Arc::new(CompletionQueue::builder(&self.ctx, entries).build_direct().unwrap())
+    }
+
+    /// Of entries of 128 bytes.
+    pub(crate) fn direct_wide(&self, entries: u32) -> Cq<Direct> {
+        Arc::new(CompletionQueue::builder(&self.ctx, entries).build_direct_wide().unwrap())
     }
 
     pub(crate) fn basic_qp<T: Transport>(

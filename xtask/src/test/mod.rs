@@ -2,7 +2,7 @@
 //!
 //! | tier | what | where |
 //! |---|---|---|
-//! | unit | all test programs but `vm_*`, and doctests | here |
+//! | unit | all test programs but `vm_*`, `soft_mlx5` once more with optimisation, and doctests | here |
 //! | vm | `vm_*` | in a guest with `rxe0`, one guest for each program, so that a panic costs only that one |
 //! | hca | `vm_*` | here, on the device that `IBV_TEST_DEVICE` names |
 
@@ -31,6 +31,9 @@ set to a device of this machine, what needs one runs there too (IBV_TEST_GID_IND
 
   --tier TIER   only this tier
   NAME          only the test programs with this in their names";
+
+/// The test program that runs with optimisation too: some of it would take minutes without.
+const OPTIMISED: &str = "ibv soft_mlx5 (optimised)";
 
 /// A test program of this machine that takes longer has hung.
 const HOST_LIMIT: Duration = Duration::from_secs(900);
@@ -117,6 +120,12 @@ fn unit(built: &Built, selection: &Selection, summary: &mut Summary) -> Result<(
         let mut command = cargo::cargo();
         command.args(["test", "--workspace", "--all-features", "--doc", "--no-fail-fast"]);
         summary.0.push(run_here("unit", "doctests", command)?);
+    }
+    if selection.has_name(OPTIMISED) {
+        let mut command = cargo::cargo();
+        // the benchmarks' profile, so that what both need is built once
+        command.args(["test", "--profile", "bench", "--all-features", "--test", "soft_mlx5"]);
+        summary.0.push(run_here("unit", OPTIMISED, command)?);
     }
     if selection.has_name("bench counts") {
         let mut command = Command::new(std::env::current_exe()?);
