@@ -5,3 +5,10 @@
 fn each_rule_is_kept_by_the_compiler() {
     trybuild::TestCases::new().compile_fail("tests/ui/*.rs");
 }
+
+/// Those of the direct path.
+#[cfg(feature = "mlx5")]
+#[test]
+fn each_rule_of_the_direct_path_is_kept_by_the_compiler() {
+    trybuild::TestCases::new().compile_fail("tests/ui/mlx5/*.rs");
+}
