@@ -5,7 +5,9 @@
 //! | [`wqe_before_record`] | `udma_to_device_barrier` | compiler only | `dmb oshst` |
 //! | [`record_before_register`] | `mmio_wc_start` | `sfence` | `dsb st` |
 //! | [`flush_register`] | `mmio_flush_writes` | `sfence` | `dsb st` |
+//! | [`flush_line`] | `mmio_flush_writes` | nothing (rdma-core: `sfence`) | `dsb st` |
 //! | [`cqe_after_owner`] | `udma_from_device_barrier` | compiler only (rdma-core: `lfence`) | `dmb oshld` |
+//! | [`cqe_before_record`] | nothing | compiler only | `dmb oshld` |
 //!
 //! x86-64 keeps stores in order with stores and loads with loads, if the memory is write-back, as rings and doorbell
 //! records are. The register page is write-combining: stores to it are ordered with others by `sfence` alone.
@@ -47,8 +49,7 @@ barriers! {
     /// Pairs with the device, which reads the record when the register was written. It also keeps two stores to
     /// registers in order, each having one before it.
     record_before_register: x86_64 "sfence", aarch64 "dsb st";
-    /// After a store to a register that is shorter than its line, and would wait in the write-combining buffer. (One of
-    /// a full line leaves at once.)
+    /// After a store to a register that is shorter than its line, and would wait in the write-combining buffer.
     flush_register: x86_64 "sfence", aarch64 "dsb st";
     /// Between finding that an entry is ours and reading the rest of it.
     ///
@@ -58,4 +59,14 @@ barriers! {
     ///
     /// Pairs with the device, which writes an entry again only after it was given back. (rdma-core has nothing here.)
     cqe_before_record: x86_64 "", aarch64 "dmb oshld";
+}
+
+/// After stores to a register that fill lines of it.
+///
+/// x86-64 sends a full line at once; on aarch64 nothing says when stores to memory that is normal and not cached are no
+/// longer gathered.
+#[inline(always)]
+pub(super) fn flush_line() {
+    #[cfg(target_arch = "aarch64")]
+    flush_register();
 }

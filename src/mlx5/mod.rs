@@ -86,8 +86,8 @@
 //!   store to a doorbell is checked against what is in the ring then; planted mistakes are found.
 //!
 //! Not proven without hardware: that a missing fence would show (the model's memory is ordinary memory), what firmware
-//! does beyond the manual, latency and message rates, and the barriers of aarch64, which are rdma-core's and were
-//! never run.
+//! does beyond the manual, latency and message rates, and the barriers of aarch64, which are rdma-core's: they are
+//! found in the machine code (`tests/aarch64.sh`), but were never run.
 //!
 //! # The files
 //!

@@ -141,9 +141,11 @@ impl<'q, const ALONE: bool, const FENCED: bool> Writer<'q, ALONE, FENCED> {
             } else if blocks == 1 {
                 // SAFETY: just written, and it fits.
                 unsafe { queue.register.copy_block(block) };
+                barrier::flush_line();
             } else {
                 // SAFETY: as above.
                 unsafe { queue.register.copy(ring, index, blocks) };
+                barrier::flush_line();
             }
         }
         Written { block }
