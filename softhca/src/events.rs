@@ -43,10 +43,13 @@ impl Channel {
         fds::set(self.read, Kind::Channel(number));
     }
 
-    /// Sends a message. False if the reader is too far behind.
+    /// Sends a message. False if the reader is too far behind, or gone.
     pub(crate) fn send(&self, message: &[u8]) -> bool {
         // SAFETY: the message's bytes and length.
         let n = unsafe { libc::write(self.write, message.as_ptr().cast(), message.len()) };
+        if n < 0 && real::errno() == libc::EPIPE {
+            take_sigpipe();
+        }
         usize::try_from(n).is_ok_and(|n| n == message.len())
     }
 
@@ -76,6 +79,19 @@ impl Drop for Channel {
     fn drop(&mut self) {
         // The application closes its own end.
         fds::disown(self.write);
+    }
+}
+
+/// Takes back the signal that this thread's write to a pipe without a reader raised. (It waits while the device works.)
+/// The program that put another file in the channel's place did nothing to die of.
+fn take_sigpipe() {
+    let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: a local set, initialised by the call, and a local time.
+    unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut set);
+        libc::sigaddset(&raw mut set, libc::SIGPIPE);
+        libc::sigtimedwait(&raw const set, std::ptr::null_mut(), &raw const now);
     }
 }
 

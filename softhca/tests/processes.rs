@@ -40,7 +40,7 @@ fn a_cancelled_thread_goes_on_while_the_device_works() {
 #[test]
 fn programs_may_close_all_descriptors() {
     let program = compiled("closes", &[]);
-    for how in ["close", "close_range", "closefrom"] {
+    for how in ["close", "close_range", "closefrom", "dup2"] {
         assert_eq!(program.run(&[how], &[("SOFTHCA_FABRIC", &unique().0)]), "ok\n", "{how}");
     }
 }

@@ -133,7 +133,7 @@ impl Model {
         }
         let kind = q.kind;
         self.log(|| format!("QP {qpn:#x} {} WQE {} {w}", kind.name(), w.index));
-        if !allowed(kind, w.opcode) {
+        if !allowed(kind, w.opcode) || w.overruns {
             return self.failed(qpn, w, Syndrome::LocalQpOp);
         }
         if w.opcode == opcode::NOP {

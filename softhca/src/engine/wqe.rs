@@ -62,6 +62,8 @@ pub(crate) struct Wqe {
     pub(crate) av: Option<AddressVector>,
     pub(crate) umr: Option<Umr>,
     pub(crate) segments: Vec<Segment>,
+    /// It states more than it has room for.
+    pub(crate) overruns: bool,
 }
 
 impl Wqe {
@@ -140,9 +142,13 @@ fn decode(kind: QpKind, index: u16, opcode: u8, b: &[u8]) -> Wqe {
         av: None,
         umr: None,
         segments: Vec::new(),
+        overruns: false,
     };
     if opcode == op::UMR {
         w.umr = Some(umr(b));
+        return w;
+    }
+    if opcode == op::NOP {
         return w;
     }
     let mut at = 16;
@@ -165,11 +171,13 @@ fn decode(kind: QpKind, index: u16, opcode: u8, b: &[u8]) -> Wqe {
         w.compare = be64(b, at + 8);
         at += 16;
     }
-    w.segments = segments(b, at);
+    (w.segments, at) = segments(b, at);
+    w.overruns = at > b.len();
     w
 }
 
-fn segments(b: &[u8], mut at: usize) -> Vec<Segment> {
+/// The segments from `at` on, and where the last one ends.
+fn segments(b: &[u8], mut at: usize) -> (Vec<Segment>, usize) {
     let mut v = Vec::new();
     while at + 16 <= b.len() {
         let count = be32(b, at);
@@ -183,7 +191,7 @@ fn segments(b: &[u8], mut at: usize) -> Vec<Segment> {
             at += 16;
         }
     }
-    v
+    (v, at)
 }
 
 fn address(b: &[u8]) -> AddressVector {

@@ -1,7 +1,9 @@
 /* Closes all descriptors but its own, as daemons do: between listing the devices and opening one, and with a device
- * open. Then two processes exchange short and long messages, and wait for an event. Prints "ok". */
+ * open. Then two processes exchange short and long messages, and wait for an event. Or puts another file in the place
+ * of a channel that an event is sent to. Prints "ok". */
 #define _GNU_SOURCE
 #include "end.h"
+#include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 
@@ -67,11 +69,26 @@ static void exchange(int side, int socket)
 	CHECK(!ibv_dereg_mr(e.mr) && !ibv_dealloc_pd(e.pd) && !ibv_close_device(e.ctx));
 }
 
+static void replace_channel(void)
+{
+	struct end e = end_open();
+	end_connect(&e, end_where(&e), 14, 7);
+	CHECK(!ibv_req_notify_cq(e.cq, 0));
+	CHECK(dup2(open("/dev/null", O_RDONLY), e.channel->fd) == e.channel->fd);
+	end_post(&e, IBV_WR_RDMA_WRITE, 1, 100, end_where(&e));
+	CHECK(end_wait(&e).status == IBV_WC_SUCCESS);
+}
+
 int main(int argc, char **argv)
 {
 	int s[2], status = -1;
 	CHECK(argc == 2 && !socketpair(AF_UNIX, SOCK_STREAM, 0, s));
 	how = argv[1];
+	if (!strcmp(how, "dup2")) {
+		replace_channel();
+		puts("ok");
+		return 0;
+	}
 	pid_t child = fork();
 	exchange(!child, s[!child]);
 	if (!child)

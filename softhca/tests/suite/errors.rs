@@ -179,6 +179,21 @@ fn local_qp_operation() {
     d.close();
 }
 
+/// A length's top bit means inline data to the device, of which a WQE has what it has room for.
+#[test]
+fn inline_data_beyond_the_request() {
+    let (_g, hca) = start();
+    let d = Dev::open(0);
+    for (len, status) in [(1 << 31, IBV_WC_SUCCESS), (1 << 31 | 64, IBV_WC_LOC_QP_OP_ERR)] {
+        let p = Pair::new(&d, RC);
+        p.a.send(rdma(IBV_WR_RDMA_WRITE, 1, &mut [p.ma.sge(0, len)], p.mb.addr, p.mb.rkey()));
+        hca.run_until_idle();
+        assert_eq!(drain(p.ca), [(1, status)], "{len:#x}");
+        p.close();
+    }
+    d.close();
+}
+
 #[test]
 fn too_long_for_a_datagram() {
     let (_g, hca) = start();
