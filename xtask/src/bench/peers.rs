@@ -32,7 +32,8 @@ struct Cost {
     name: String,
     version: String,
     instructions: f64,
-    allocations: f64,
+    /// Not counted of ours and C's.
+    allocations: Option<f64>,
 }
 
 impl Cost {
@@ -44,7 +45,7 @@ impl Cost {
             "crate": self.name,
             "version": self.version,
             "instructions": round(self.instructions),
-            "allocations": round(self.allocations),
+            "allocations": self.allocations.map(round),
         })
     }
 }
@@ -69,7 +70,7 @@ pub(super) fn run() -> Result<ExitCode> {
         if rows.iter().any(|name| name == row) {
             let cost = |name: &str, instructions| {
                 let (row, name, version) = (row.to_owned(), name.to_owned(), String::new());
-                Cost { row, name, version, instructions, allocations: 0.0 }
+                Cost { row, name, version, instructions, allocations: None }
             };
             costs.extend([cost("C", theirs), cost("ibv", ours)]);
         }
@@ -93,7 +94,10 @@ fn print(row: &str, costs: &[Cost]) -> bool {
         Some(ours) => judge(ours, &of_row),
         None => (true, "ours: none".to_owned()),
     };
-    let cost = |cost: &&Cost| format!("{}={:.1}/{:.2}", cost.name, cost.instructions, cost.allocations);
+    let cost = |cost: &&Cost| {
+        let allocations = cost.allocations.map_or(String::new(), |count| format!("/{count:.2}"));
+        format!("{}={:.1}{allocations}", cost.name, cost.instructions)
+    };
     let costs: Vec<_> = of_row.iter().map(cost).collect();
     println!("{row} {} {verdict}", costs.join(" "));
     is_best
@@ -148,7 +152,7 @@ impl Peer {
             name: self.name.clone(),
             version: self.version.clone(),
             instructions: each(&instructions),
-            allocations: each(&allocations),
+            allocations: Some(each(&allocations)),
         })
     }
 }
@@ -216,7 +220,7 @@ mod tests {
 
     fn cost(name: &str, instructions: f64) -> Cost {
         let (row, name, version) = ("post".to_owned(), name.to_owned(), "1".to_owned());
-        Cost { row, name, version, instructions, allocations: 0.0 }
+        Cost { row, name, version, instructions, allocations: None }
     }
 
     #[test]
