@@ -164,7 +164,9 @@ pub struct LocalInv<'w> {
 
 /// `IBV_WR_LOCAL_INV`—Takes the peer's access to what `window` is bound to away, and frees it for the next bind.
 ///
-/// One bind is invalidated once, here or by the peer.
+/// One bind is invalidated once, here or by the peer: where a peer may do it, tell
+/// [`was_invalidated`](MemoryWindow::was_invalidated) of each completion that says so before this, or the request fails
+/// (and Soft-RoCE may take its machine down).
 ///
 /// # Errors
 ///
