@@ -128,13 +128,14 @@ fn unit(built: &Built, selection: &Selection, summary: &mut Summary) -> Result<(
         summary.0.push(run_here("unit", OPTIMISED, command)?);
     }
     if selection.has_name("bench counts") {
-        let mut command = Command::new(std::env::current_exe()?);
-        command.args(["bench", "counts"]);
+        // by cargo: this program's own file may have been replaced since, by the build of all the tests
+        let mut command = cargo::cargo();
+        command.args(["xtask", "bench", "counts"]);
         summary.0.push(run_here("unit", "bench counts", command)?);
     }
     if selection.has_name("mutants") {
-        let mut command = Command::new(std::env::current_exe()?);
-        command.arg("mutants");
+        let mut command = cargo::cargo();
+        command.args(["xtask", "mutants"]);
         summary.0.push(run_here("unit", "mutants", command)?);
     }
     Ok(())
