@@ -7,7 +7,6 @@
 #![allow(dead_code, reason = "each test uses its part")]
 #![expect(unsafe_code, reason = "C calls")]
 #![allow(clippy::borrow_as_ptr, clippy::unnecessary_cast, reason = "arguments of C functions")]
-#![allow(clippy::undocumented_unsafe_blocks, reason = "one argument for all: see the module")]
 
 pub(crate) mod memcheck;
 
@@ -51,6 +50,7 @@ pub(crate) struct Dev {
 
 impl Dev {
     pub(crate) fn open(n: usize) -> Self {
+        // SAFETY: objects that the test holds (see the module).
         unsafe {
             let mut count = 0;
             let list = ibv_get_device_list(&mut count);
@@ -70,12 +70,14 @@ impl Dev {
     }
 
     pub(crate) fn cq(&self, n: i32) -> *mut ibv_cq {
+        // SAFETY: objects that the test holds (see the module).
         let cq = unsafe { ibv_create_cq(self.ctx, n, null_mut(), null_mut(), 0) };
         assert!(!cq.is_null(), "create_cq: errno {}", errno());
         cq
     }
 
     pub(crate) fn cq_with(&self, n: i32, ch: *mut ibv_comp_channel) -> *mut ibv_cq {
+        // SAFETY: objects that the test holds (see the module).
         let cq = unsafe { ibv_create_cq(self.ctx, n, null_mut(), ch, 0) };
         assert!(!cq.is_null(), "create_cq: errno {}", errno());
         cq
@@ -86,6 +88,7 @@ impl Dev {
     }
 
     pub(crate) fn mr_at(&self, addr: *mut u8, len: usize, access: i32) -> Mr {
+        // SAFETY: objects that the test holds (see the module).
         let mr = unsafe { ibv_reg_mr(self.pd, addr.cast(), len, access as _) };
         assert!(!mr.is_null(), "reg_mr: errno {}", errno());
         Mr { mr, addr: addr.expose_provenance() as u64 }
@@ -104,6 +107,7 @@ impl Dev {
         sig_all: i32,
         depth: u32,
     ) -> Qp {
+        // SAFETY: zeros are a value of this C struct.
         let mut a: ibv_qp_init_attr = unsafe { zeroed() };
         a.send_cq = scq;
         a.recv_cq = rcq;
@@ -117,15 +121,19 @@ impl Dev {
             max_recv_sge: 4,
             max_inline_data: 64,
         };
+        // SAFETY: objects that the test holds (see the module).
         let qp = unsafe { ibv_create_qp(self.pd, &mut a) };
         assert!(!qp.is_null(), "create_qp: errno {}", errno());
+        // SAFETY: objects that the test holds (see the module).
         Qp { qp, num: unsafe { (*qp).qp_num } }
     }
 
     pub(crate) fn srq(&self, max_wr: u32) -> *mut ibv_srq {
+        // SAFETY: zeros are a value of this C struct.
         let mut a: ibv_srq_init_attr = unsafe { zeroed() };
         a.attr.max_wr = max_wr;
         a.attr.max_sge = 2;
+        // SAFETY: objects that the test holds (see the module).
         let srq = unsafe { ibv_create_srq(self.pd, &mut a) };
         assert!(!srq.is_null(), "create_srq: errno {}", errno());
         srq
@@ -133,6 +141,7 @@ impl Dev {
 
     /// The next asynchronous event's type, acknowledged; -1 if there is none.
     pub(crate) fn event(&self) -> i32 {
+        // SAFETY: objects that the test holds (see the module).
         unsafe {
             let mut p = libc::pollfd { fd: (*self.ctx).async_fd, events: libc::POLLIN, revents: 0 };
             if libc::poll(&mut p, 1, 0) != 1 {
@@ -147,6 +156,7 @@ impl Dev {
 
     pub(crate) fn ah(&self, to: &Self) -> *mut ibv_ah {
         let mut a = address(to, self.gid_index);
+        // SAFETY: objects that the test holds (see the module).
         let ah = unsafe { ibv_create_ah(self.pd, &mut a) };
         assert!(!ah.is_null(), "create_ah: errno {}", errno());
         ah
@@ -154,6 +164,7 @@ impl Dev {
 
     /// Frees PD and context; all else must be gone.
     pub(crate) fn close(self) {
+        // SAFETY: objects that the test holds (see the module).
         unsafe {
             assert_eq!(ibv_dealloc_pd(self.pd), 0);
             assert_eq!(ibv_close_device(self.ctx), 0);
@@ -162,6 +173,7 @@ impl Dev {
 }
 
 fn address(to: &Dev, sgid_index: u8) -> ibv_ah_attr {
+    // SAFETY: zeros are a value of this C struct.
     let mut a: ibv_ah_attr = unsafe { zeroed() };
     a.port_num = 1;
     a.dlid = to.port.lid;
@@ -183,16 +195,19 @@ pub(crate) struct Pages {
 impl Pages {
     pub(crate) fn new(n: usize) -> Self {
         let (prot, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        // SAFETY: a new map, where the kernel likes.
         let p = unsafe { libc::mmap(null_mut(), n * 4096, prot, flags, -1, 0) };
         assert_ne!(p, libc::MAP_FAILED);
         Self { at: p.cast() }
     }
 
     pub(crate) fn unmap(&self, first: usize, n: usize) {
+        // SAFETY: a range of the map that this owns.
         assert_eq!(unsafe { libc::munmap(self.at.add(first * 4096).cast(), n * 4096) }, 0);
     }
 
     pub(crate) fn protect(&self, first: usize, n: usize, prot: i32) {
+        // SAFETY: a range of the map that this owns.
         assert_eq!(unsafe { libc::mprotect(self.at.add(first * 4096).cast(), n * 4096, prot) }, 0);
     }
 }
@@ -205,14 +220,17 @@ pub(crate) struct Mr {
 
 impl Mr {
     pub(crate) fn sge(&self, at: usize, len: u32) -> ibv_sge {
+        // SAFETY: objects that the test holds (see the module).
         ibv_sge { addr: self.addr + at as u64, length: len, lkey: unsafe { (*self.mr).lkey } }
     }
 
     pub(crate) fn rkey(&self) -> u32 {
+        // SAFETY: objects that the test holds (see the module).
         unsafe { (*self.mr).rkey }
     }
 
     pub(crate) fn dereg(self) {
+        // SAFETY: objects that the test holds (see the module).
         assert_eq!(unsafe { ibv_dereg_mr(self.mr) }, 0);
     }
 }
@@ -244,14 +262,17 @@ pub(crate) const QKEY: u32 = 0x1111_1111;
 
 impl Qp {
     pub(crate) fn modify(&self, a: &mut ibv_qp_attr, mask: u32) -> i32 {
+        // SAFETY: objects that the test holds (see the module).
         unsafe { ibv_modify_qp(self.qp, a, mask as _) }
     }
 
     pub(crate) fn kind(&self) -> u32 {
+        // SAFETY: objects that the test holds (see the module).
         unsafe { (*self.qp).qp_type }
     }
 
     pub(crate) fn init(&self, access: u32) {
+        // SAFETY: zeros are a value of this C struct.
         let mut a: ibv_qp_attr = unsafe { zeroed() };
         a.qp_state = IBV_QPS_INIT;
         a.port_num = 1;
@@ -267,6 +288,7 @@ impl Qp {
     }
 
     pub(crate) fn rtr(&self, dest: u32, dev: &Dev, to: &Dev, path: Path) {
+        // SAFETY: zeros are a value of this C struct.
         let mut a: ibv_qp_attr = unsafe { zeroed() };
         a.qp_state = IBV_QPS_RTR;
         let mut mask = IBV_QP_STATE;
@@ -286,6 +308,7 @@ impl Qp {
     }
 
     pub(crate) fn rts(&self, path: Path) {
+        // SAFETY: zeros are a value of this C struct.
         let mut a: ibv_qp_attr = unsafe { zeroed() };
         a.qp_state = IBV_QPS_RTS;
         a.sq_psn = path.sq_psn;
@@ -301,6 +324,7 @@ impl Qp {
     }
 
     pub(crate) fn to(&self, state: u32) -> i32 {
+        // SAFETY: zeros are a value of this C struct.
         let mut a: ibv_qp_attr = unsafe { zeroed() };
         a.qp_state = state;
         self.modify(&mut a, IBV_QP_STATE)
@@ -313,6 +337,7 @@ impl Qp {
     }
 
     pub(crate) fn query(&self) -> ibv_qp_attr {
+        // SAFETY: objects that the test holds (see the module).
         unsafe {
             let (mut a, mut i) = (zeroed(), zeroed());
             assert_eq!(ibv_query_qp(self.qp, &mut a, 0x1ff_ffff, &mut i), 0);
@@ -321,35 +346,42 @@ impl Qp {
     }
 
     pub(crate) fn recv(&self, id: u64, sges: &mut [ibv_sge]) {
+        // SAFETY: zeros are a value of this C struct.
         let mut w: ibv_recv_wr = unsafe { zeroed() };
         w.wr_id = id;
         w.sg_list = sges.as_mut_ptr();
         w.num_sge = sges.len() as i32;
         let mut bad = null_mut();
+        // SAFETY: objects that the test holds (see the module).
         assert_eq!(unsafe { ibv_post_recv(self.qp, &mut w, &mut bad) }, 0);
     }
 
     pub(crate) fn send(&self, mut w: ibv_send_wr) {
         let mut bad = null_mut();
+        // SAFETY: objects that the test holds (see the module).
         assert_eq!(unsafe { ibv_post_send(self.qp, &mut w, &mut bad) }, 0);
     }
 
     pub(crate) fn destroy(self) {
+        // SAFETY: objects that the test holds (see the module).
         assert_eq!(unsafe { ibv_destroy_qp(self.qp) }, 0);
     }
 }
 
 pub(crate) fn srq_recv(srq: *mut ibv_srq, id: u64, sges: &mut [ibv_sge]) -> i32 {
+    // SAFETY: zeros are a value of this C struct.
     let mut w: ibv_recv_wr = unsafe { zeroed() };
     w.wr_id = id;
     w.sg_list = sges.as_mut_ptr();
     w.num_sge = sges.len() as i32;
     let mut bad = null_mut();
+    // SAFETY: objects that the test holds (see the module).
     unsafe { ibv_post_srq_recv(srq, &mut w, &mut bad) }
 }
 
 /// A signaled send request. The list must live until it is posted.
 pub(crate) fn wr(op: u32, id: u64, sges: &mut [ibv_sge]) -> ibv_send_wr {
+    // SAFETY: zeros are a value of this C struct.
     let mut w: ibv_send_wr = unsafe { zeroed() };
     w.wr_id = id;
     w.opcode = op;
@@ -385,7 +417,9 @@ pub(crate) fn atomic(
 }
 
 pub(crate) fn poll(cq: *mut ibv_cq) -> Option<ibv_wc> {
+    // SAFETY: zeros are a value of this C struct.
     let mut w: ibv_wc = unsafe { zeroed() };
+    // SAFETY: objects that the test holds (see the module).
     match unsafe { ibv_poll_cq(cq, 1, &mut w) } {
         0 => None,
         1 => Some(w),
@@ -406,6 +440,7 @@ pub(crate) fn one(cq: *mut ibv_cq) -> ibv_wc {
 }
 
 pub(crate) fn free_cq(cq: *mut ibv_cq) {
+    // SAFETY: objects that the test holds (see the module).
     assert_eq!(unsafe { ibv_destroy_cq(cq) }, 0);
 }
 
@@ -440,11 +475,13 @@ impl Pair {
     /// What the device wrote.
     pub(crate) fn b_bytes(&self, at: usize, len: usize) -> Vec<u8> {
         let p = self.mem_b.as_ptr();
+        // SAFETY: within the memory, which is mapped.
         (at..at + len).map(|i| unsafe { p.add(i).read_volatile() }).collect()
     }
 
     pub(crate) fn a_bytes(&self, at: usize, len: usize) -> Vec<u8> {
         let p = self.mem_a.as_ptr();
+        // SAFETY: within the memory, which is mapped.
         (at..at + len).map(|i| unsafe { p.add(i).read_volatile() }).collect()
     }
 

@@ -148,6 +148,7 @@ impl Peer for Objects {
             "poll_1" => polls!(self.sends, operations, 1),
             "poll_16" => polls!(self.sends, operations, 16),
             "poll_empty" => polls!(self.sends, operations, 0),
+            // SAFETY: nobody looks at the memory.
             "wr_write" => post!(self, extended, operations, SIGNALED, |wr, mr| unsafe {
                 wr.setup_write(mr.rkey(), address(mr, TO)).setup_sge(
                     mr.lkey(),
