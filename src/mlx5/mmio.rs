@@ -294,9 +294,15 @@ impl BlueFlame {
     #[inline]
     pub(super) unsafe fn copy(&mut self, ring: WqeRing, index: u32, blocks: u32) {
         let to = self.next_half();
-        for block in 0..blocks {
+        let mut block = 0;
+        // there is a first one: who looks at the machine code finds no way that told the device of nothing
+        loop {
             // SAFETY: by the caller's promise.
             unsafe { copy_line(ring.block(index.wrapping_add(block)), to.add(block as usize * WQE_BB)) };
+            block += 1;
+            if block >= blocks {
+                break;
+            }
         }
     }
 }

@@ -82,8 +82,9 @@
 //!   requests; completions say what `ibv_poll_cq` makes of the same ring, of 64-byte entries and of 128-byte ones. On
 //!   InfiniBand and on RoCE.
 //! * Indices go round past 2¹⁶ and 2²⁴; errors, flushes, resets, numbers used again, and queues on several threads.
-//! * Fences are counted: one store fence for a BlueFlame copy, two for a doorbell, none for receives and polls. Each
-//!   store to a doorbell is checked against what is in the ring then; planted mistakes are found.
+//! * Fences are counted, as the processor runs them and on each way through the machine code (`cargo xtask bench
+//!   assembly`): one store fence for a BlueFlame copy, two for a doorbell, none for receives and polls. Each store to a
+//!   doorbell is checked against what is in the ring then; planted mistakes are found.
 //!
 //! Not proven without hardware: that a missing fence would show (the model's memory is ordinary memory), what firmware
 //! does beyond the manual, latency and message rates, and the barriers of aarch64, which are rdma-core's: they are

@@ -1,4 +1,4 @@
-//! What can be reached from a function, by its machine code.
+//! The machine code of a program, and what can be reached from a function in it.
 
 use anyhow::{Context as _, Result, bail};
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
@@ -21,10 +21,27 @@ const FORBIDDEN: [&str; 12] = [
     "realloc",
 ];
 
-/// The functions of a program, each with the functions that it calls or jumps to by name.
+/// A program's functions.
 #[derive(Debug, Default)]
 pub(super) struct Program {
-    functions: HashMap<String, Vec<String>>,
+    functions: HashMap<String, Function>,
+}
+
+/// A function of a program.
+#[derive(Debug, Default)]
+pub(super) struct Function {
+    /// The lines of its instructions, as objdump writes them: `   31f45:\tcall   31f40 <name+0x12>`.
+    pub(super) lines: Vec<Line>,
+}
+
+/// An instruction.
+#[derive(Debug)]
+pub(super) struct Line {
+    pub(super) address: u64,
+    /// Mnemonic and operands.
+    pub(super) instruction: String,
+    /// The function that it calls, jumps to or loads the address of, by name; [`UNKNOWN`] if that is not to be told.
+    pub(super) target: Option<String>,
 }
 
 impl Program {
@@ -35,7 +52,7 @@ impl Program {
         Ok(Self::parse(&code, &relocations))
     }
 
-    fn parse(code: &str, relocations: &str) -> Self {
+    pub(super) fn parse(code: &str, relocations: &str) -> Self {
         let by_address: BTreeMap<u64, &str> = code.lines().filter_map(heading).collect();
         // a call through the table of addresses: what the loader writes there
         let slots: HashMap<u64, String> = relocations
@@ -50,17 +67,24 @@ impl Program {
                 Some((hex(slot)?, target))
             })
             .collect();
-        let mut functions: HashMap<String, Vec<String>> = HashMap::new();
+        let mut functions: HashMap<String, Function> = HashMap::new();
         let mut current = String::new();
         for line in code.lines() {
             if let Some((_, name)) = heading(line) {
                 current = name.to_owned();
                 functions.entry(current.clone()).or_default();
-            } else if let Some(target) = target(line, &slots).filter(|target| *target != current) {
-                functions.entry(current.clone()).or_default().push(target);
+            } else if let Some((address, instruction)) = line.split_once(":\t") {
+                let Some(address) = hex(address.trim()) else { continue };
+                let target = target(instruction, &slots).filter(|target| *target != current);
+                let line = Line { address, instruction: instruction.to_owned(), target };
+                functions.entry(current.clone()).or_default().lines.push(line);
             }
         }
         Self { functions }
+    }
+
+    pub(super) fn function(&self, name: &str) -> Option<&Function> {
+        self.functions.get(name)
     }
 
     /// The functions whose names begin so.
@@ -77,7 +101,8 @@ impl Program {
         let mut seen = HashSet::from([start]);
         let mut queue = VecDeque::from([(start, start.to_owned())]);
         while let Some((name, way)) = queue.pop_front() {
-            for target in self.functions.get(name).into_iter().flatten() {
+            let lines = self.functions.get(name).into_iter().flat_map(|function| &function.lines);
+            for target in lines.filter_map(|line| line.target.as_deref()) {
                 if !seen.insert(target) {
                     continue;
                 }
@@ -117,7 +142,7 @@ fn build_id_in(contents: &str) -> Option<String> {
 }
 
 /// A call through a slot that no relocation fills.
-const UNKNOWN: &str = "(an unknown function)";
+pub(super) const UNKNOWN: &str = "(an unknown function)";
 
 /// `0000000000031f40 <name>:`.
 fn heading(line: &str) -> Option<(u64, &str)> {
@@ -125,11 +150,10 @@ fn heading(line: &str) -> Option<(u64, &str)> {
     Some((hex(address)?, name))
 }
 
-/// Where an instruction leads by name: a direct call or jump, or one through a slot at a fixed address. An indirect one
-/// through a register or an object is the provider's function pointer, and is none of ours.
-fn target(line: &str, slots: &HashMap<u64, String>) -> Option<String> {
-    // `   31f45:\tcall   31f40 <name+0x12>`, `   31f4a:\tcall   *0x60749(%rip)        # 931c0 <_DYNAMIC+0x6a0>`
-    let (_, instruction) = line.split_once(":\t")?;
+/// Where an instruction leads by name: a direct call or jump, or one through a slot at a fixed address, or by a register
+/// that is loaded from such a slot. Another indirect one is through the provider's function pointer, and is none of ours.
+fn target(instruction: &str, slots: &HashMap<u64, String>) -> Option<String> {
+    // `call   31f40 <name+0x12>`, `call   *0x60749(%rip)        # 931c0 <_DYNAMIC+0x6a0>`
     let mnemonic = instruction.split_whitespace().next()?;
     let transfers = mnemonic.starts_with("call")
         || mnemonic.starts_with('j')
@@ -138,14 +162,15 @@ fn target(line: &str, slots: &HashMap<u64, String>) -> Option<String> {
         || mnemonic.starts_with("b.")
         || mnemonic.starts_with("cb")
         || mnemonic.starts_with("tb");
-    if !transfers {
-        return None;
-    }
     if let Some((_, slot)) = instruction.split_once("(%rip)").and_then(|(_, rest)| rest.split_once("# ")) {
         let address = slot.split_whitespace().next().and_then(hex)?;
-        return Some(slots.get(&address).cloned().unwrap_or_else(|| UNKNOWN.to_owned()));
+        let name = slots.get(&address).cloned();
+        return match transfers {
+            true => Some(name.unwrap_or_else(|| UNKNOWN.to_owned())),
+            false => name.filter(|_| mnemonic == "mov"),
+        };
     }
-    if instruction.contains('*') {
+    if !transfers || instruction.contains('*') {
         return None;
     }
     let (_, name) = instruction.rsplit_once('<')?;
@@ -182,6 +207,11 @@ x:     file format elf64-x86-64
 0000000000001300 <ours_unknown>:
     1300:\tcall   *0x60749(%rip)        # 4000 <x>
 
+0000000000001400 <ours_by_register>:
+    1400:\tmov    0x60749(%rip),%r15        # 3000 <_DYNAMIC+0x6a0>
+    1407:\tmov    0x60749(%rip),%r14        # 4000 <x>
+    140e:\tcall   *%r15
+
 0000000000002000 <cold>:
     2000:\tcmp    $0x1,%eax
     2003:\tjmp    2000 <cold>
@@ -211,10 +241,15 @@ OFFSET           TYPE              VALUE
     #[test]
     fn what_can_be_reached_is_found_through_calls_jumps_and_slots() {
         let program = Program::parse(CODE, RELOCATIONS);
-        assert_eq!(program.with_prefix("ours_"), ["ours_allocates", "ours_bad", "ours_good", "ours_unknown"]);
+        let all = ["ours_allocates", "ours_bad", "ours_by_register", "ours_good", "ours_unknown"];
+        assert_eq!(program.with_prefix("ours_"), all);
         assert_eq!(program.forbidden_from("ours_good"), (vec![], 2));
         let (bad, _) = program.forbidden_from("ours_bad");
         assert_eq!(bad, ["ours_bad -> middle -> _ZN4core9panicking5panic17hE"]);
+        assert_eq!(
+            program.forbidden_from("ours_by_register").0,
+            ["ours_by_register -> middle -> _ZN4core9panicking5panic17hE"]
+        );
         assert_eq!(program.forbidden_from("ours_allocates").0, ["ours_allocates -> malloc@GLIBC_2.2.5"]);
         assert_eq!(program.forbidden_from("ours_unknown").0.len(), 1);
     }

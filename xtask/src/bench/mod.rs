@@ -4,7 +4,8 @@
 //! |---|---|
 //! | `counts` | instructions beside C's, exactly |
 //! | `callgrind` | running a program under it, and reading what it counted |
-//! | `assembly` | what can be reached from the counted functions |
+//! | `assembly` | their machine code, and what can be reached from there |
+//! | `fences` | those of the direct path, in its machine code |
 //! | `peers` | the same through other crates |
 //! | `measure` | running what takes time, here or in a virtual machine |
 //! | `report/` | a page and BENCHMARKS.md, of all that was measured |
@@ -12,6 +13,7 @@
 mod assembly;
 mod callgrind;
 mod counts;
+mod fences;
 mod measure;
 mod peers;
 mod report;
@@ -24,13 +26,14 @@ use std::process::ExitCode;
 use measure::Place;
 
 const HELP: &str = "\
-cargo xtask bench [counts [--bless] | peers | time | latency | report] [--device DEVICE] [-- OPTION...]
+cargo xtask bench [counts [--bless] | assembly | peers | time | latency | report] [--device DEVICE] [-- OPTION...]
 
 Without a command: all of it, one after the other.
 
   counts   instructions of the data path beside those of the same loop in C: on a provider that does nothing, through
-           libmlx5, and of the direct path; that ours are as committed (benches/counts.txt); and that no panic and no
-           allocation can be reached from there
+           libmlx5, and of the direct path; that ours are as committed (benches/counts.txt); and `assembly`
+  assembly that no panic and no allocation can be reached from what is counted; and that the direct path has the fences
+           that it needs, and no other one
   --bless  writes benches/counts.txt anew for this compiler
   peers    instructions and allocations of the same loops through other crates, which are built from crates.io
   time     nanoseconds of the data path beside C's, and how the cost of a post grows
@@ -62,7 +65,7 @@ struct Wanted {
     options: Vec<OsString>,
 }
 
-const PARTS: [&str; 5] = ["counts", "peers", "time", "latency", "report"];
+const PARTS: [&str; 6] = ["counts", "assembly", "peers", "time", "latency", "report"];
 
 impl Wanted {
     /// None if help was asked for.
@@ -110,6 +113,10 @@ pub(crate) fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
     let mut status = ExitCode::SUCCESS;
     if wanted.wants("counts") {
         status = counts::run(wanted.bless)?;
+    }
+    // all of it has that in `counts`
+    if wanted.part.as_deref() == Some("assembly") {
+        status = counts::assembly()?;
     }
     if wanted.wants("peers") {
         // other crates may not build here, or not be reached: that is no reason to measure nothing else

@@ -16,15 +16,15 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use crate::{cargo, run};
-use table::{COSTS, MUTANTS, Mutant};
+use table::{COSTS, FENCES, MUTANTS, Mutant};
 
 const HELP: &str = "\
 cargo xtask mutants [NAME]...
 
 Makes mistakes in the mlx5 direct path, one at a time: a doorbell record that is missing, or written too late, a store
 to the wrong register, and so on. Each must make the test `rules` of `soft_mlx5_trap` fail, and for its own reason. Then
-a branch, a bounds check or an assertion too many, in our own posts and polls and in the direct ones: each must make
-`cargo xtask bench counts` fail.
+fences and locks, too many or too few: each must make `cargo xtask bench assembly` fail. Then a branch, a bounds check or
+an assertion too many, in our own posts and polls and in the direct ones: each must make `cargo xtask bench counts` fail.
 
   NAME   only the mistakes with this in their names";
 
@@ -47,12 +47,26 @@ const RULES: Test = Test {
     limit: Duration::from_secs(300),
 };
 
+const ASSEMBLY: Test = Test {
+    arguments: &["run", "--quiet", "--package", "xtask", "--", "bench", "assembly"],
+    ends: "assembly: ",
+    mark: "fences: FAIL",
+    limit: Duration::from_secs(600),
+};
+
 const COUNTS: Test = Test {
     arguments: &["run", "--quiet", "--package", "xtask", "--", "bench", "counts"],
     ends: "counts.json",
     mark: "FAIL (was",
     limit: Duration::from_secs(1800),
 };
+
+/// All mistakes, with what finds them.
+const ALL: [(&[Mutant], &Test); 3] = [(&MUTANTS, &RULES), (&FENCES, &ASSEMBLY), (&COSTS, &COUNTS)];
+
+fn all() -> impl Iterator<Item = &'static Mutant> {
+    ALL.iter().flat_map(|(mutants, _)| *mutants)
+}
 
 /// `cargo xtask mutants`.
 pub(crate) fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
@@ -70,19 +84,16 @@ pub(crate) fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
         }
     }
     let wanted = |mutant: &&Mutant| names.is_empty() || names.iter().any(|name| mutant.name.contains(name));
-    ensure!(
-        MUTANTS.iter().chain(&COSTS).any(|mutant| wanted(&mutant)),
-        "no mistake has {names:?} in its name"
-    );
+    ensure!(all().any(|mutant| wanted(&mutant)), "no mistake has {names:?} in its name");
     let folder = cargo::target()?.join("mutants");
     let place = Place { tree: folder.join("tree"), target: folder.join("target") };
     tree::copy(&cargo::workspace(), &place.tree)?;
     // before anything is built: those that do not fit the source any more
-    for mutant in MUTANTS.iter().chain(&COSTS) {
+    for mutant in all() {
         place.mutate(mutant)?;
     }
     let mut missed = 0;
-    for (mutants, test) in [(&MUTANTS[..], &RULES), (&COSTS, &COUNTS)] {
+    for (mutants, test) in ALL {
         let mutants: Vec<_> = mutants.iter().filter(wanted).collect();
         if mutants.is_empty() {
             continue;
@@ -194,13 +205,13 @@ mod tests {
     #[test]
     fn the_mistakes_fit_the_source() {
         let place = Place { tree: cargo::workspace(), target: PathBuf::new() };
-        for mutant in MUTANTS.iter().chain(&COSTS) {
+        for mutant in all() {
             place.mutate(mutant).unwrap();
         }
-        let mut names: Vec<_> = MUTANTS.iter().map(|mutant| mutant.name).collect();
+        let mut names: Vec<_> = all().map(|mutant| mutant.name).collect();
         names.sort_unstable();
         names.dedup();
-        assert_eq!(names.len(), MUTANTS.len());
+        assert_eq!(names.len(), all().count());
     }
 
     #[test]

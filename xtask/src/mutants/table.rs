@@ -193,3 +193,46 @@ pub(super) const COSTS: [Mutant; 4] = [
         says: "direct/direct_poll_16",
     },
 ];
+
+/// What the machine code shows: fences and locks too many and too few. Nothing else fails of it on ordinary memory.
+pub(super) const FENCES: [Mutant; 6] = [
+    Mutant {
+        name: "fences: none between record and register",
+        file: "mlx5/barrier.rs",
+        edits: &[("record_before_register: x86_64 \"sfence\"", "record_before_register: x86_64 \"\"")],
+        says: "ours_direct_write at",
+    },
+    Mutant {
+        name: "fences: one after a copy",
+        file: "mlx5/barrier.rs",
+        edits: &[("    #[cfg(target_arch = \"aarch64\")]\n    flush_register();", "    flush_register();")],
+        says: "an sfence after the copy",
+    },
+    Mutant {
+        name: "fences: a doorbell is not flushed",
+        file: "mlx5/barrier.rs",
+        edits: &[("flush_register: x86_64 \"sfence\"", "flush_register: x86_64 \"\"")],
+        says: "ours_direct_list_16",
+    },
+    Mutant {
+        name: "fences: one in a receive",
+        file: "mlx5/barrier.rs",
+        edits: &[("wqe_before_record: x86_64 \"\"", "wqe_before_record: x86_64 \"sfence\"")],
+        says: "ours_direct_recv at",
+    },
+    Mutant {
+        name: "fences: a load fence in a poll",
+        file: "mlx5/barrier.rs",
+        edits: &[("cqe_after_owner: x86_64 \"\"", "cqe_after_owner: x86_64 \"lfence\"")],
+        says: "ours_direct_poll_16 at",
+    },
+    Mutant {
+        name: "fences: a locked instruction in a poll",
+        file: "mlx5/poller.rs",
+        edits: &[(
+            "let at = self.at;\n        self.shared.consumed().store(next, Ordering::Release);",
+            "let at = self.at;\n        self.shared.consumed().swap(next, Ordering::Release);",
+        )],
+        says: "ours_direct_poll_1 at",
+    },
+];
