@@ -95,7 +95,9 @@
 //! memory is therefore never lent as `&[u8]`: a [`MemoryRegion`] is [read](MemoryRegion::read) and
 //! [written](MemoryRegion::write) by copying, each byte being old or new. What makes this sound is that a region's key
 //! is dead before its memory is anything else, whatever queue pairs still do; if deregistration fails, the memory is
-//! leaked. Lifetimes are there to spare you requests that fail.
+//! leaked. Lifetimes are there to spare you requests that fail. Providers that copy received data on the CPU, when its
+//! completion is polled, are kept from it, or refused
+//! ([`allow_late_copies`](QueuePairBuilder::allow_late_copies)).
 //!
 //! # What it does not do
 //!

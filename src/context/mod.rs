@@ -10,10 +10,12 @@
 mod events;
 mod gid;
 mod port;
+mod provider;
 
 pub use events::{AsyncEvent, AsyncEventKind, AsyncEvents, AsyncSubject};
 pub use gid::{GidEntry, GidType};
 pub use port::{LinkLayer, PortAttr, PortState};
+pub(crate) use provider::{Maker, Provider};
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -48,6 +50,7 @@ pub struct Context {
     raw: Raw<sys::ibv_context>,
     name: Box<str>,
     attr: Box<DeviceAttr>,
+    provider: Provider,
 }
 
 impl Context {
@@ -89,7 +92,10 @@ impl Context {
         // SAFETY: the context is open; no input struct; `attr` is ours to write.
         let result = unsafe { sys::ibv_query_device_ex(raw.as_ptr(), std::ptr::null(), &raw mut attr) };
         check("ibv_query_device_ex", result, || name.to_owned())?;
-        Ok(Self { raw, name: name.into(), attr: Box::new(DeviceAttr(attr)) })
+        let attr = DeviceAttr(attr);
+        // SAFETY: the context is open.
+        let provider = unsafe { Provider::of(raw.as_ptr(), &attr) };
+        Ok(Self { raw, name: name.into(), attr: Box::new(attr), provider })
     }
 
     /// The device's name.
@@ -324,6 +330,10 @@ impl Context {
     #[inline]
     pub fn as_ptr(&self) -> *mut sys::ibv_context {
         self.raw.as_ptr()
+    }
+
+    pub(crate) fn provider(&self) -> Provider {
+        self.provider
     }
 
     /// `Ok` if `other` is this very context.

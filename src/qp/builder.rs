@@ -2,7 +2,7 @@
 //!
 //! # Safety
 //!
-//! The parents are alive and of one context when `ibv_create_qp` is called, and held by the queue pair from then on.
+//! The parents are alive and of one context when the queue pair is created, and held by it from then on.
 //! For [`Extended`] every function pointer that a post may call is checked here.
 
 #![expect(unsafe_code, reason = "the Safety section above")]
@@ -20,6 +20,7 @@ use super::link::{Leaver, Link};
 use super::state::Reset;
 use super::transport::{OwnReceives, Transport, WithSrq};
 use super::{Backend, Basic, Extended, QueuePair, Verbs};
+use crate::context::{Maker, Provider};
 use crate::cq::CompletionQueue;
 use crate::error::{Error, Result, VerbError};
 use crate::id::QpId;
@@ -28,9 +29,6 @@ use crate::pd::{Posting, ProtectionDomain};
 use crate::raw::{Raw, last_errno};
 use crate::srq::{SharedReceiveQueue, SrqCore};
 use crate::wr::encode::Limits;
-
-/// rxe's vendor id, on every kernel.
-const RXE_VENDOR_ID: u32 = 0x00ff_ffff;
 
 /// Sizes of a queue pair's queues (`struct ibv_qp_cap`).
 #[doc(alias = "ibv_qp_cap")]
@@ -102,6 +100,7 @@ pub struct QueuePairBuilder<'a, T: Transport, B: Backend = Basic> {
     pub(super) caps: QpCaps,
     pub(super) signal_all: bool,
     srq: Option<Arc<SrqCore<'a>>>,
+    late_copies: bool,
     pub(super) id: QpId,
     _makes: PhantomData<(T, B)>,
 }
@@ -141,27 +140,12 @@ impl<'a, T: Transport> QueuePairBuilder<'a, T, Basic> {
     /// [`Error::Limit`] if the device can't have queues of that size; [`Error::Invalid`] for 0 elements;
     /// [`Error::CqRoom`] if they could overrun a completion queue; [`Error::OtherContext`];
     /// [`Error::Verb`] with EINVAL if the sizes do not go together on this device (inline data, mostly), ENOMEM,
-    /// EOPNOTSUPP if it lacks the transport.
+    /// EOPNOTSUPP if it lacks the transport, or its provider copies received data late
+    /// ([`allow_late_copies`](Self::allow_late_copies)).
     #[doc(alias = "ibv_create_qp")]
     pub fn build(self) -> Result<QueuePair<'a, T, Reset, Basic>> {
-        self.make(
-            "ibv_create_qp",
-            |this| {
-                let mut attr = sys::ibv_qp_init_attr {
-                    qp_context: this.id.to_context(),
-                    send_cq: this.send_cq.as_ptr(),
-                    recv_cq: this.recv_cq.as_ptr(),
-                    srq: this.srq_ptr(),
-                    cap: this.caps().to_c(),
-                    qp_type: T::QP_TYPE,
-                    sq_sig_all: this.signal_all.into(),
-                };
-                // SAFETY: the parents are alive and of one context.
-                let qp = unsafe { sys::ibv_create_qp(this.pd.as_ptr(), &raw mut attr) };
-                (qp, attr.cap)
-            },
-            |_, _, _| Ok(((), ())),
-        )
+        let maker = self.maker()?;
+        self.make("ibv_create_qp", |this| this.create_by(maker, None), |_, _, _| Ok(((), ())))
     }
 }
 
@@ -178,35 +162,18 @@ impl<'a, T: Transport> QueuePairBuilder<'a, T, Extended> {
     /// `ibv_wr_*`, or one of the operations.
     #[doc(alias = "ibv_create_qp_ex")]
     pub fn build(self) -> Result<QueuePair<'a, T, Reset, Extended>> {
-        let is_rxe = self.pd.context().device_attr().vendor_id() == RXE_VENDOR_ID;
+        let maker = self.maker()?;
+        let is_rxe = matches!(self.pd.context().provider(), Provider::Rxe);
         let optional = Cell::new(T::OPTIONAL_OPS);
         self.make(
             "ibv_create_qp_ex",
             |this| {
-                let with = |ops: u32| {
-                    let mut attr = sys::ibv_qp_init_attr_ex {
-                        qp_context: this.id.to_context(),
-                        send_cq: this.send_cq.as_ptr(),
-                        recv_cq: this.recv_cq.as_ptr(),
-                        srq: this.srq_ptr(),
-                        cap: this.caps().to_c(),
-                        qp_type: T::QP_TYPE,
-                        sq_sig_all: this.signal_all.into(),
-                        pd: this.pd.as_ptr(),
-                        comp_mask: sys::IBV_QP_INIT_ATTR_PD | sys::IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
-                        send_ops_flags: ops.into(),
-                        ..Default::default()
-                    };
-                    // SAFETY: the parents are alive and of one context.
-                    let qp = unsafe { sys::ibv_create_qp_ex(this.pd.context().as_ptr(), &raw mut attr) };
-                    (qp, attr.cap)
-                };
-                let made = with(T::SEND_OPS | T::OPTIONAL_OPS);
+                let made = this.create_by(maker, Some(T::SEND_OPS | T::OPTIONAL_OPS));
                 if !made.0.is_null() || last_errno() != libc::EOPNOTSUPP || T::OPTIONAL_OPS == 0 {
                     return made;
                 }
                 optional.set(0);
-                with(T::SEND_OPS)
+                this.create_by(maker, Some(T::SEND_OPS))
             },
             |qp, limits, _| {
                 // SAFETY: the queue pair is new and alive.
@@ -238,6 +205,7 @@ impl<'a, T: Transport, B: Backend> QueuePairBuilder<'a, T, B> {
             caps,
             signal_all: false,
             srq: None,
+            late_copies: false,
             id: QpId::new(),
             _makes: PhantomData,
         }
@@ -245,8 +213,8 @@ impl<'a, T: Transport, B: Backend> QueuePairBuilder<'a, T, B> {
 
     /// The same, made of other parts.
     fn of_kind<U: Transport, C: Backend<Cq = B::Cq>>(self) -> QueuePairBuilder<'a, U, C> {
-        let Self { pd, send_cq, recv_cq, caps, signal_all, srq, id, _makes } = self;
-        QueuePairBuilder { pd, send_cq, recv_cq, caps, signal_all, srq, id, _makes: PhantomData }
+        let Self { pd, send_cq, recv_cq, caps, signal_all, srq, late_copies, id, _makes } = self;
+        QueuePairBuilder { pd, send_cq, recv_cq, caps, signal_all, srq, late_copies, id, _makes: PhantomData }
     }
 
     /// `ibv_qp_init_attr.srq`—Receives shall be taken from `srq`, which the queue pair keeps. It has none of its own then:
@@ -270,6 +238,62 @@ impl<'a, T: Transport, B: Backend> QueuePairBuilder<'a, T, B> {
         let core: Arc<SrqCore<'s>> = Arc::clone(srq.core());
         self.srq = Some(core);
         self.of_kind()
+    }
+
+    /// Takes the provider as it is by itself, where that means that it may copy short data on the CPU when a completion is
+    /// polled, to where the request said that it should go. It saves the device a write to memory.
+    ///
+    /// Without this, mlx5 devices are told not to (`MLX5DV_QP_CREATE_DISABLE_SCATTER_TO_CQE`); for devices that can't be told
+    /// (those of libhns) there is no queue pair.
+    ///
+    /// # Safety
+    ///
+    /// Memory that a request on the queue pair or on its shared receive queue lets the device write (a receive, a READ, an
+    /// atomic) stays registered, and no thread accesses it, until the request's completion was polled, or the queue
+    /// pair is [closed](QueuePair::close), reset or dropped. `'a` alone does not say so: the queue pair must not be forgotten,
+    /// nor slices be [detached](crate::MrSlice::detach) from regions that go earlier.
+    pub unsafe fn allow_late_copies(mut self) -> Self
+    where
+        B: Verbs,
+    {
+        self.late_copies = true;
+        self
+    }
+
+    fn maker(&self) -> Result<Maker> {
+        if self.late_copies {
+            return Ok(Maker::PLAIN);
+        }
+        let ctx = self.pd.context();
+        ctx.provider().maker(ctx.device_name())
+    }
+
+    /// Calls what creates it, for posts by `ibv_wr_*` if `ops` are given; null with errno set if there is none. Gives its
+    /// sizes too.
+    fn create_by(
+        &self,
+        maker: Maker,
+        ops: Option<sys::ibv_qp_create_send_ops_flags>,
+    ) -> (*mut sys::ibv_qp, sys::ibv_qp_cap) {
+        let mut attr = sys::ibv_qp_init_attr_ex {
+            qp_context: self.id.to_context(),
+            send_cq: self.send_cq.as_ptr(),
+            recv_cq: self.recv_cq.as_ptr(),
+            srq: self.srq_ptr(),
+            cap: self.caps().to_c(),
+            qp_type: T::QP_TYPE,
+            sq_sig_all: self.signal_all.into(),
+            pd: self.pd.as_ptr(),
+            comp_mask: sys::IBV_QP_INIT_ATTR_PD,
+            ..Default::default()
+        };
+        if let Some(ops) = ops {
+            attr.comp_mask |= sys::IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+            attr.send_ops_flags = ops.into();
+        }
+        // SAFETY: the parents are alive and of one context.
+        let qp = unsafe { maker.create(self.pd.context().as_ptr(), &mut attr) };
+        (qp, attr.cap)
     }
 
     fn srq_ptr(&self) -> *mut sys::ibv_srq {

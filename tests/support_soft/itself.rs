@@ -1,10 +1,12 @@
 //! The rig would notice.
 
-use ibv::{Inline, Rc, send, write};
+#![expect(unsafe_code, reason = "tries an unsafe call")]
+
+use ibv::{Inline, Rc, recv, send, write};
 use softhca::Mode;
 
 use crate::leaks::Counts;
-use crate::rig::{hca, quiet, scenario, success};
+use crate::rig::{connect, contents, hca, open_init, quiet, scenario, success};
 
 #[test]
 fn what_is_left_behind() {
@@ -34,6 +36,27 @@ fn a_device_access_to_what_the_cpu_owns() {
         hca().cpu_releases(remote.addr as usize);
         let (count, texts) = hca().take_violations();
         assert!(count > 0, "{texts:?}");
+    });
+}
+
+#[test]
+fn data_that_is_copied_when_its_completion_is_polled() {
+    scenario(|rig| {
+        let parts = rig.parts();
+        let to = parts.zeros(32);
+        let made = [parts.a_builder::<Rc>(), parts.b_builder()].map(|builder| {
+            // SAFETY: the region outlives the queue pairs, and no other thread has it.
+            let builder = unsafe { builder.allow_late_copies() };
+            builder.build().unwrap().init(open_init(&parts.local)).unwrap()
+        });
+        let [a, b] = connect(&parts.local, made);
+        b.post_recv(recv(to.slice(..).unwrap()).id(1)).unwrap();
+        a.post(send(Inline(&[7; 32])).signaled().id(2)).unwrap();
+        success(&parts.a_cq, 2);
+        quiet(&parts.a_cq);
+        assert_eq!(contents(&to), [0; 32]);
+        success(&parts.b_cq, 1);
+        assert_eq!(contents(&to), [7; 32]);
     });
 }
 

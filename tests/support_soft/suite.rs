@@ -20,6 +20,8 @@ mod flushes;
 mod gather;
 #[path = "itself.rs"]
 mod itself;
+#[path = "../vm_ops/late_copies.rs"]
+mod late_copies;
 #[path = "../vm_ops/lists.rs"]
 mod lists;
 #[path = "../vm_ops/notices.rs"]

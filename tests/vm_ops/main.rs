@@ -18,6 +18,7 @@ mod rig;
 mod buffers;
 mod data;
 mod datagrams;
+mod late_copies;
 mod lists;
 mod notices;
 mod parents;
