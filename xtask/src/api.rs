@@ -27,7 +27,7 @@ pub(crate) fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
         }
     }
     let mut command = cargo::cargo();
-    command.args(["test", "--quiet", "--package", "ibv", "--all-features", "--test", "api"]);
+    command.args(["test", "--quiet", "--package", "ibv-api"]);
     command.env_remove("IBV_BLESS").env("RUST_BACKTRACE", "0");
     if bless {
         command.env("IBV_BLESS", "1");

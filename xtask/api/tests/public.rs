@@ -3,8 +3,6 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
-use std::collections::BTreeSet;
-use std::fmt::Write as _;
 use std::fs;
 use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
@@ -13,8 +11,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// The format of rustdoc's JSON that the crate `public-api` reads, in the version that this package has.
-const FORMAT: u64 = 57;
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
 /// What rustdoc knows of the crate. Its JSON is not stable: it alone, not what is compiled, is told to do it all the same.
 fn rustdoc_json() -> PathBuf {
@@ -41,7 +38,7 @@ fn rustdoc_json() -> PathBuf {
         ])
         .args(["--", "-Zunstable-options", "--output-format", "json", "--cap-lints", "allow"])
         .env("RUSTDOC", rustdoc)
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .current_dir(ROOT)
         .output()
         .unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -49,54 +46,30 @@ fn rustdoc_json() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("doc").join("ibv.json")
 }
 
-/// Each item on a line, without what the compiler derives or implements for all.
-fn public_api(json: &Path) -> String {
-    let api = public_api::Builder::from_rustdoc_json(json)
-        .omit_blanket_impls(true)
-        .omit_auto_trait_impls(true)
-        .omit_auto_derived_impls(true)
-        .build()
-        .unwrap();
-    let mut text = String::new();
-    api.items().for_each(|item| writeln!(text, "{item}").unwrap());
-    text
-}
-
-/// The lines that came and went, as `diff` shows them.
-fn difference(old: &str, new: &str) -> String {
-    let (before, after): (BTreeSet<_>, BTreeSet<_>) = (old.lines().collect(), new.lines().collect());
-    let mut text = String::new();
-    before.difference(&after).for_each(|line| writeln!(text, "-{line}").unwrap());
-    after.difference(&before).for_each(|line| writeln!(text, "+{line}").unwrap());
-    text
-}
-
 #[test]
 fn the_public_api_is_what_the_file_says() {
     let json = rustdoc_json();
     let head: Value = serde_json::from_str(&fs::read_to_string(&json).unwrap()).unwrap();
     let format = head["format_version"].as_u64().unwrap();
-    if format != FORMAT {
+    if format != ibv_api::FORMAT {
         let name = "the_public_api_is_what_the_file_says";
-        let reason = format!("rustdoc of this Rust writes JSON of format {format}, and {FORMAT} can be read");
+        let reason = format!(
+            "rustdoc of this Rust writes JSON of format {format}, and {} can be read",
+            ibv_api::FORMAT
+        );
         // past the capture
         return writeln!(std::io::stderr(), "ibv-skip: {name}: {reason}").unwrap();
     }
-    let new = public_api(&json);
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/api.txt");
+    let new = ibv_api::lines(&json).unwrap();
+    let file = Path::new(ROOT).join("tests/api.txt");
     if std::env::var_os("IBV_BLESS").is_some() {
         fs::write(file, new).unwrap();
         return;
     }
     let old = fs::read_to_string(file).unwrap();
-    let difference = difference(&old, &new);
+    let difference = ibv_api::difference(&old, &new);
     assert!(
         old == new,
         "the public API differs from tests/api.txt:\n{difference}\nif it shall: `cargo xtask api --bless`, and say so in CHANGELOG.md"
     );
-}
-
-#[test]
-fn differences_are_lines_that_came_and_went() {
-    assert_eq!(difference("a\nb\nc\n", "a\nc\nd\n"), "-b\n+d\n");
 }
