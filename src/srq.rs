@@ -16,8 +16,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ibv_sys as sys;
 
-use crate::cq::Room;
-use crate::error::{CloseError, Error, Refused, Result};
+use crate::cq::{Bare, CompletionQueue, CqKind, Room};
+use crate::error::{CloseError, Error, Refused, Result, VerbError};
 use crate::id::SrqId;
 use crate::parent::Parent;
 use crate::pd::{Posting, ProtectionDomain};
@@ -57,28 +57,42 @@ use crate::wr::{PostError, Recv, RecvBatch, RecvStorage, Scatter, post_recv};
 /// # Ok::<(), ibv::Error>(())
 /// ```
 #[doc(alias = "ibv_srq")]
-pub struct SharedReceiveQueue<'a> {
+pub struct SharedReceiveQueue<'a, K: CqKind = Bare> {
     /// `core`'s, at hand for posting.
     srq: NonNull<sys::ibv_srq>,
-    limits: Limits,
-    core: Arc<SrqCore<'a>>,
+    pub(crate) limits: Limits,
+    #[cfg_attr(not(feature = "mlx5"), expect(dead_code, reason = "others post by the C object alone"))]
+    pub(crate) queue: K::SharedQueue,
+    core: Arc<SrqCore<'a, K>>,
     _invariant: Invariant<'a>,
 }
 
 // SAFETY: the pointers in it lead to the queue that `core` owns and to its context, which may be used from all threads.
-unsafe impl Send for SharedReceiveQueue<'_> {}
-// SAFETY: as above; the provider locks.
-unsafe impl Sync for SharedReceiveQueue<'_> {}
+unsafe impl<K: CqKind> Send for SharedReceiveQueue<'_, K> {}
+// SAFETY: as above; the provider locks, or `&` does not post.
+unsafe impl<K: CqKind> Sync for SharedReceiveQueue<'_, K> {}
+
+/// The C object with what it was made in. A direct queue pair that was given up may hold it longer than the program does.
+#[derive(Debug)]
+pub(crate) struct OwnedSrq {
+    raw: Raw<sys::ibv_srq>,
+    // after `raw`: it goes before its domain
+    _pd: Arc<Raw<sys::ibv_pd>>,
+}
 
 /// The C object with its parents.
-pub(crate) struct SrqCore<'a> {
-    raw: Raw<sys::ibv_srq>,
+pub(crate) struct SrqCore<'a, K: CqKind = Bare> {
+    owned: Arc<OwnedSrq>,
+    #[cfg_attr(not(feature = "mlx5"), expect(dead_code, reason = "others are looked up by the library"))]
+    slots: K::SharedSlots,
     id: SrqId,
     /// Completions that its receives can become: as many entries are promised, once, by each completion queue.
     entries: u32,
     /// Those completion queues, by address.
     takers: Mutex<Vec<Takers>>,
-    // after `raw`: it goes before its domain
+    // after `owned`: it goes before its parents
+    /// Where all its receives complete, if they have to do so on one completion queue.
+    recv_cq: Option<Parent<'a, CompletionQueue<'a, K>>>,
     pd: Parent<'a, ProtectionDomain<'a>>,
 }
 
@@ -90,9 +104,23 @@ struct Takers {
     used: bool,
 }
 
-impl<'a> SrqCore<'a> {
+impl<'a, K: CqKind> SrqCore<'a, K> {
     pub(crate) fn as_ptr(&self) -> *mut sys::ibv_srq {
-        self.raw.as_ptr()
+        self.owned.raw.as_ptr()
+    }
+
+    #[cfg(feature = "mlx5")]
+    pub(crate) fn owned(&self) -> &Arc<OwnedSrq> {
+        &self.owned
+    }
+
+    #[cfg(feature = "mlx5")]
+    pub(crate) fn slots(&self) -> &K::SharedSlots {
+        &self.slots
+    }
+
+    pub(crate) fn recv_cq(&self) -> Option<&CompletionQueue<'a, K>> {
+        self.recv_cq.as_deref()
     }
 
     pub(crate) fn pd(&self) -> &ProtectionDomain<'a> {
@@ -135,10 +163,12 @@ impl<'a> SrqCore<'a> {
     }
 }
 
-impl Drop for SrqCore<'_> {
+impl<K: CqKind> Drop for SrqCore<'_, K> {
     /// What its fields do by themselves; said here, so that the borrow checker lets go what was posted only afterwards.
     fn drop(&mut self) {
-        self.raw.destroy_or_leak();
+        if let Some(owned) = Arc::get_mut(&mut self.owned) {
+            owned.raw.destroy_or_leak();
+        }
     }
 }
 
@@ -151,37 +181,7 @@ impl<'a> SharedReceiveQueue<'a> {
     /// has no such queues, EINVAL, ENOMEM.
     #[doc(alias = "ibv_create_srq")]
     pub fn new(pd: impl Into<Parent<'a, ProtectionDomain<'a>>>, depth: u32, sges: u32) -> Result<Self> {
-        let pd = pd.into();
-        let ctx = pd.context();
-        Error::check_limit("receives of a shared receive queue", depth, ctx.device_attr().max_srq_wr())?;
-        Error::check_limit("elements of a shared queue's receive", sges, ctx.device_attr().max_srq_sge())?;
-        if depth == 0 || sges == 0 {
-            let expected = "at least 1";
-            return Err(Error::invalid("the depth or the elements of a shared receive queue", 0, expected));
-        }
-        pd.claim(Posting::Borrowed)?;
-        let id = SrqId::new();
-        // libibverbs reads the padding behind the limits too, as a mask: it must hold zeros.
-        // SAFETY: integers and a pointer, for which zeros are values.
-        let mut init: sys::ibv_srq_init_attr = unsafe { std::mem::zeroed() };
-        init.srq_context = id.to_context();
-        (init.attr.max_wr, init.attr.max_sge) = (depth, sges);
-        // SAFETY: the domain is alive; srq_context is an id, never followed as a pointer.
-        let srq = unsafe { sys::ibv_create_srq(pd.as_ptr(), &raw mut init) };
-        let asked = || format!("{depth} receives of {sges} elements");
-        // SAFETY: `srq` is new, or null with errno set.
-        let raw = unsafe { Raw::new("ibv_create_srq", srq, asked) }?;
-        let limits = Limits {
-            context: ctx.as_ptr(),
-            ops: 0,
-            max_send_sge: 0,
-            max_recv_sge: sges.max(init.attr.max_sge),
-            max_inline: 0,
-        };
-        let entries = Room::for_depth(depth).max(init.attr.max_wr);
-        let srq = raw.as_non_null();
-        let core = Arc::new(SrqCore { raw, id, entries, takers: Mutex::default(), pd });
-        Ok(Self { srq, limits, core, _invariant: PhantomData })
+        Self::make(pd.into(), None, depth, sges, |_, _| Ok(((), ())))
     }
 
     /// `ibv_post_srq_recv`—Posts room for a message.
@@ -222,6 +222,50 @@ impl<'a> SharedReceiveQueue<'a> {
         // SAFETY: the queue is `core`'s and `limits` its own; the batch borrows `self` for `'l`, so both are there until it
         // is submitted.
         unsafe { RecvBatch::new(self.srq, &self.limits, storage) }
+    }
+}
+
+impl<'a, K: CqKind> SharedReceiveQueue<'a, K> {
+    /// Makes it. `take` gives what there is beside the new C object.
+    pub(crate) fn make(
+        pd: Parent<'a, ProtectionDomain<'a>>,
+        recv_cq: Option<Parent<'a, CompletionQueue<'a, K>>>,
+        depth: u32,
+        sges: u32,
+        take: impl FnOnce(NonNull<sys::ibv_srq>, &mut Limits) -> Result<(K::SharedQueue, K::SharedSlots)>,
+    ) -> Result<Self> {
+        let ctx = pd.context();
+        Error::check_limit("receives of a shared receive queue", depth, ctx.device_attr().max_srq_wr())?;
+        Error::check_limit("elements of a shared queue's receive", sges, ctx.device_attr().max_srq_sge())?;
+        if depth == 0 || sges == 0 {
+            let expected = "at least 1";
+            return Err(Error::invalid("the depth or the elements of a shared receive queue", 0, expected));
+        }
+        pd.claim(Posting::Borrowed)?;
+        let id = SrqId::new();
+        // libibverbs reads the padding behind the limits too, as a mask: it must hold zeros.
+        // SAFETY: integers and a pointer, for which zeros are values.
+        let mut init: sys::ibv_srq_init_attr = unsafe { std::mem::zeroed() };
+        init.srq_context = id.to_context();
+        (init.attr.max_wr, init.attr.max_sge) = (depth, sges);
+        // SAFETY: the domain is alive; srq_context is an id, never followed as a pointer.
+        let srq = unsafe { sys::ibv_create_srq(pd.as_ptr(), &raw mut init) };
+        let asked = || format!("{depth} receives of {sges} elements");
+        // SAFETY: `srq` is new, or null with errno set.
+        let raw = unsafe { Raw::new("ibv_create_srq", srq, asked) }?;
+        let mut limits = Limits {
+            context: ctx.as_ptr(),
+            ops: 0,
+            max_send_sge: 0,
+            max_recv_sge: sges.max(init.attr.max_sge),
+            max_inline: 0,
+        };
+        let entries = Room::for_depth(depth).max(init.attr.max_wr);
+        let srq = raw.as_non_null();
+        let (queue, slots) = take(srq, &mut limits)?;
+        let owned = Arc::new(OwnedSrq { raw, _pd: Arc::clone(pd.shared()) });
+        let core = Arc::new(SrqCore { owned, slots, id, entries, takers: Mutex::default(), recv_cq, pd });
+        Ok(Self { srq, limits, queue, core, _invariant: PhantomData })
     }
 
     /// `ibv_query_srq`—Its sizes, and the limit that is set.
@@ -282,10 +326,19 @@ impl<'a> SharedReceiveQueue<'a> {
     ///
     /// # Errors
     ///
-    /// [`CloseError`] with the queue, with EBUSY if a queue pair that was made with it is there, or was leaked.
+    /// [`CloseError`] with the queue, with EBUSY if a queue pair that was made with it is there, or was leaked, or if
+    /// completions of a dropped direct queue pair are still to be polled (a dropped queue is then destroyed later).
     #[doc(alias = "ibv_destroy_srq")]
     pub fn close(mut self) -> Result<(), CloseError<Self>> {
-        match sole(&mut self.core, "ibv_destroy_srq").and_then(|core| core.raw.destroy()) {
+        let closed = sole(&mut self.core, "ibv_destroy_srq")
+            .and_then(|core| {
+                Arc::get_mut(&mut core.owned).ok_or_else(|| {
+                    let asked = "completions of a dropped direct queue pair were not polled yet";
+                    VerbError::new("ibv_destroy_srq", libc::EBUSY, asked).into()
+                })
+            })
+            .and_then(|owned| owned.raw.destroy());
+        match closed {
             Ok(()) => Ok(()),
             Err(error) => Err(Refused::new(self, error)),
         }
@@ -296,7 +349,7 @@ impl<'a> SharedReceiveQueue<'a> {
         self.srq.as_ptr()
     }
 
-    pub(crate) fn core(&self) -> &Arc<SrqCore<'a>> {
+    pub(crate) fn core(&self) -> &Arc<SrqCore<'a, K>> {
         &self.core
     }
 }
@@ -304,7 +357,7 @@ impl<'a> SharedReceiveQueue<'a> {
 impl<'a> PostRecv<'a> for SharedReceiveQueue<'a> {
     #[inline(always)]
     fn post_recv<D: Scatter<'a>>(&mut self, request: Recv<D>) -> Result<(), PostError> {
-        SharedReceiveQueue::post_recv(self, request)
+        SharedReceiveQueue::<'a, Bare>::post_recv(self, request)
     }
 }
 
@@ -312,11 +365,11 @@ impl<'a> PostRecv<'a> for SharedReceiveQueue<'a> {
 impl<'a> PostRecv<'a> for &SharedReceiveQueue<'a> {
     #[inline(always)]
     fn post_recv<D: Scatter<'a>>(&mut self, request: Recv<D>) -> Result<(), PostError> {
-        SharedReceiveQueue::post_recv(self, request)
+        SharedReceiveQueue::<'a, Bare>::post_recv(self, request)
     }
 }
 
-impl fmt::Debug for SharedReceiveQueue<'_> {
+impl<K: CqKind> fmt::Debug for SharedReceiveQueue<'_, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SharedReceiveQueue").field("id", &self.id()).finish_non_exhaustive()
     }

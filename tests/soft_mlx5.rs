@@ -25,5 +25,7 @@ mod life;
 mod rig;
 #[path = "soft_mlx5/rules.rs"]
 mod rules;
+#[path = "soft_mlx5/shared.rs"]
+mod shared;
 #[path = "soft_mlx5/windows.rs"]
 mod windows;

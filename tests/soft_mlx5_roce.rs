@@ -18,5 +18,7 @@ mod cqes;
 mod life;
 #[path = "soft_mlx5/rig.rs"]
 mod rig;
+#[path = "soft_mlx5/shared.rs"]
+mod shared;
 #[path = "soft_mlx5/windows.rs"]
 mod windows;

@@ -39,6 +39,12 @@ pub trait CqKind: sealed::Sealed + 'static {
     /// What it has beside its C object.
     #[doc(hidden)]
     type State: state::CqState;
+    /// What its completions of shared receives are looked up in.
+    #[doc(hidden)]
+    type SharedSlots: fmt::Debug + Send + Sync;
+    /// What posting on a shared receive queue needs beside the C object, if that completes to it.
+    #[doc(hidden)]
+    type SharedQueue: fmt::Debug + Send + Sync;
 }
 
 /// `ibv_poll_cq` by anybody, `wr_id`s are the user's.
@@ -58,13 +64,19 @@ pub enum Direct {}
 
 impl CqKind for Bare {
     type State = ();
+    type SharedSlots = ();
+    type SharedQueue = ();
 }
 impl CqKind for Tracked {
     type State = ();
+    type SharedSlots = ();
+    type SharedQueue = ();
 }
 #[cfg(feature = "mlx5")]
 impl CqKind for Direct {
     type State = crate::mlx5::OwnedCq;
+    type SharedSlots = crate::mlx5::SharedSlots;
+    type SharedQueue = crate::mlx5::DirectSrq;
 }
 
 pub(crate) mod state {

@@ -142,6 +142,15 @@ pub(super) const INLINE_SEG: u32 = 1 << 31;
 /// The lkey that ends a receive WQE's list early (`MLX5_INVALID_LKEY`).
 pub(super) const INVALID_LKEY: u32 = 0x100;
 
+/// The segment that a shared queue's receive starts with (`struct mlx5_wqe_srq_next_seg`), 16 bytes: bytes 2..4 are the
+/// index of the WQE after it; the rest is reserved, or a signature.
+///
+/// The doorbell record of such a queue has one word: receives posted, of which the lower 16 bits count.
+pub(super) mod srq {
+    /// Word of the record.
+    pub(crate) const RECORD: usize = 0;
+}
+
 /// A queue pair's doorbell record: two words of 32 bits, of which the lower 16 count.
 pub(super) mod qp_record {
     /// Receives posted (`MLX5_RCV_DBR`).

@@ -13,7 +13,7 @@ use std::ptr::{NonNull, null_mut};
 
 use ibv_sys as sys;
 
-use super::bits::{av, cq_record};
+use super::bits::{SEGMENT, av, cq_record};
 use super::mmio::{ArmRegister, BlueFlame, CqeRing, Record, WqeRing};
 use super::wqe::AddressBytes;
 use crate::context::Context;
@@ -179,6 +179,8 @@ pub(super) struct QpWanted {
     pub(super) kind: sys::ibv_qp_type,
     pub(super) send_cq: *mut sys::ibv_cq,
     pub(super) recv_cq: *mut sys::ibv_cq,
+    /// Null if it has receives of its own.
+    pub(super) srq: *mut sys::ibv_srq,
     pub(super) cap: sys::ibv_qp_cap,
     pub(super) send_ops: u32,
     pub(super) signal_all: bool,
@@ -189,7 +191,7 @@ pub(super) struct QpWanted {
 ///
 /// # Safety
 ///
-/// The completion queues are alive, of `ctx`, and outlive it; so does `domain`.
+/// The completion queues and the shared receive queue are alive, of `ctx`, and outlive it; so does `domain`.
 pub(super) unsafe fn create_qp(
     ctx: &Context,
     domain: &OwnDomain,
@@ -199,6 +201,7 @@ pub(super) unsafe fn create_qp(
         qp_context: wanted.context,
         send_cq: wanted.send_cq,
         recv_cq: wanted.recv_cq,
+        srq: wanted.srq,
         cap: wanted.cap,
         qp_type: wanted.kind,
         sq_sig_all: wanted.signal_all.into(),
@@ -259,7 +262,43 @@ pub(super) unsafe fn take_qp(qp: NonNull<sys::ibv_qp>) -> Result<QpParts> {
     }
 }
 
-/// A ring of a queue pair, or that it has none; `None` if it has a form that is not known here.
+/// A shared receive queue's WQEs and record.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SrqParts {
+    pub(super) ring: WqeRing,
+    /// Slots in its chain: the first so many.
+    pub(super) slots: u32,
+    /// Bytes from one to the next.
+    pub(super) stride: u32,
+    pub(super) record: Record,
+}
+
+/// `mlx5dv_init_obj`—Takes a new shared receive queue over.
+///
+/// # Safety
+///
+/// `srq` is alive, of libmlx5, and nothing was posted on it; the parts are used only while it is alive.
+pub(super) unsafe fn take_srq(srq: NonNull<sys::ibv_srq>) -> Result<SrqParts> {
+    let mut out = sys::mlx5dv_srq::default();
+    let mut obj = sys::mlx5dv_obj::default();
+    obj.srq.in_ = srq.as_ptr();
+    obj.srq.out = &raw mut out;
+    init(&mut obj, sys::MLX5DV_OBJ_SRQ)?;
+    let strange = || strange("a shared receive queue");
+    let record = NonNull::new(out.dbrec).ok_or_else(strange)?;
+    // in the beginning the chain leads through all slots from the head to the tail; behind that are spare ones
+    let slots = out.tail.checked_add(1).filter(|slots| *slots >= 2 && out.head == 0).ok_or_else(strange)?;
+    if !out.stride.is_power_of_two() || (out.stride as usize) < 2 * SEGMENT {
+        return Err(strange());
+    }
+    // SAFETY: WQEs and record live as long as the queue.
+    unsafe {
+        let ring = ring(out.buf, slots, out.stride).flatten().ok_or_else(strange)?;
+        Ok(SrqParts { ring, slots, stride: out.stride, record: Record::new(record) })
+    }
+}
+
+/// A ring of WQEs, or that there is none; `None` if it has a form that is not known here.
 ///
 /// # Safety
 ///

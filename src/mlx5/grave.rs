@@ -17,19 +17,27 @@ use super::cq::locked;
 use super::dv::OwnDomain;
 use super::ring::is_before;
 use crate::raw::Raw;
+use crate::srq::OwnedSrq;
 
 /// What is left of a queue pair, in the order in which it goes.
 #[derive(Debug)]
 pub(super) struct Remains {
     _qp: Raw<sys::ibv_qp>,
+    /// What it takes receives from, if that is shared; the program may have dropped it.
+    _srq: Option<Arc<OwnedSrq>>,
     _domain: OwnDomain,
     /// What the domain was made in; whoever made that may have dropped it.
     _pd: Arc<Raw<sys::ibv_pd>>,
 }
 
 impl Remains {
-    pub(super) fn new(qp: Raw<sys::ibv_qp>, domain: OwnDomain, pd: Arc<Raw<sys::ibv_pd>>) -> Self {
-        Self { _qp: qp, _domain: domain, _pd: pd }
+    pub(super) fn new(
+        qp: Raw<sys::ibv_qp>,
+        srq: Option<Arc<OwnedSrq>>,
+        domain: OwnDomain,
+        pd: Arc<Raw<sys::ibv_pd>>,
+    ) -> Self {
+        Self { _qp: qp, _srq: srq, _domain: domain, _pd: pd }
     }
 }
 

@@ -55,8 +55,7 @@
 //!   thread its queue pairs, and the poller to itself or to another: both can be sent, and they may run at the same
 //!   time.
 //!
-//! What a direct queue does not have: shared receive queues, windows of type 1, resizing, overcommitted completion
-//! queues, data scattered to completions (which is turned off: it would be copied to memory whose region may be gone).
+//! What a direct queue does not have: windows of type 1, resizing, overcommitted completion queues, data scattered to completions (which is turned off: it would be copied to memory whose region may be gone).
 //!
 //! # What to know
 //!
@@ -69,6 +68,9 @@
 //!   EBUSY until then.
 //! * A [compressed](crate::CompletionQueueBuilder::compressed) completion queue's sessions are put into the ring in full
 //!   when the poller comes to them, all at once and under a lock: fewer bytes come over the bus, but more is done here.
+//! * A [shared receive queue](crate::SharedReceiveQueue::direct) is made direct too, with the completion queue on which all
+//!   its receives complete: the poller of that makes room for new ones, as it reads their completions. Those that it passes
+//!   over, of queue pairs that were reset or dropped, make room as well, but nobody is told their ids.
 //! * Binds of memory windows take three blocks of the send queue and local invalidates two, where the queue was made for
 //!   requests of one: it is full with fewer of them than were asked for.
 //! * The poller [arms](Poller::arm) the queue for events, since it alone knows how far it has come.
@@ -79,7 +81,7 @@
 //! All of it was tried on `softhca`, a software ConnectX under the stock libmlx5, not yet on a real device:
 //!
 //! * The bytes in queue, doorbell record and register are those that libmlx5 writes, for more than 300,000 random
-//!   requests; completions say what `ibv_poll_cq` makes of the same ring, of 64-byte entries and of 128-byte ones. On
+//!   requests, and in shared receive queues for receives that complete in any order; completions say what `ibv_poll_cq` makes of the same ring, of 64-byte entries and of 128-byte ones. On
 //!   InfiniBand and on RoCE.
 //! * Indices go round past 2¹⁶ and 2²⁴; errors, flushes, resets, numbers used again, and queues on several threads.
 //! * Fences are counted, as the processor runs them and on each way through the machine code (`cargo xtask bench
@@ -97,17 +99,20 @@
 //! | `bits` | wire formats: where what stands |
 //! | `wqe` | segments of requests; pure |
 //! | `ring` | indices; pure |
+//! | `chain` | the order in which the slots of a shared receive queue are used; pure |
 //! | `masked` | tables that go round |
 //! | `barrier` | the only fences |
 //! | `mmio` | registers, records and rings: the only volatile stores |
 //! | `dv` | the only calls of libmlx5 |
 //! | `qp`, `post` | queue pairs: their lives, and posting |
+//! | `srq` | shared receive queues |
 //! | `session` | compressed completions; pure |
 //! | `grave` | queue pairs that wait to be destroyed |
 //! | `cq`, `poller`, `wc` | completion queues, polling, and what completions say |
 
 mod barrier;
 mod bits;
+mod chain;
 mod cq;
 mod dv;
 mod grave;
@@ -118,6 +123,7 @@ mod post;
 mod qp;
 mod ring;
 mod session;
+mod srq;
 mod wc;
 mod wqe;
 
@@ -131,6 +137,8 @@ pub(crate) use dv::address_of;
 pub(crate) use post::SHORT_INLINE;
 #[doc(hidden)]
 pub use qp::{DirectLink, DirectQueues};
-pub(crate) use qp::{create, join, least_depth, lost, prepare, ring_sizes, take};
+pub(crate) use qp::{Shared, create, join, least_depth, lost, prepare, ring_sizes, take};
+#[doc(hidden)]
+pub use srq::{DirectSrq, SharedSlots};
 #[doc(hidden)]
 pub use wqe::AddressBytes;

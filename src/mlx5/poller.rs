@@ -138,7 +138,7 @@ impl<'a> Poller<'a> {
         let word = self.at.last_word() ^ self.lap;
         let op = wc::op_own(word);
         if op == SENT {
-            if let Some(next) = self.next_of_last(word) {
+            if let Some(next) = self.next_of_last(word, self.last.key()) {
                 let sent = self.last.send.complete(wc::counter(word));
                 return Some(self.step(next, sent, word));
             }
@@ -148,7 +148,8 @@ impl<'a> Poller<'a> {
             }
             return None;
         } else if op >> 4 <= cqe::RESP_SEND_INV {
-            if let Some(next) = self.next_of_last(word).filter(|_| !wc::is_title(word)) {
+            if let Some(next) = self.next_of_last(word, self.last.recv_key()).filter(|_| !wc::is_title(word))
+            {
                 let id = self.last.recv.complete(wc::counter(word));
                 return Some(self.step(next, Sent { id, noted: 0 }, word));
             }
@@ -157,12 +158,12 @@ impl<'a> Poller<'a> {
         Some(WorkCompletion::new(self.found, at.last_word() & !OWNER, at))
     }
 
-    /// If the next entry is of the queues that were completed last, and nothing is to be done but to go on: the index
-    /// after it.
+    /// If the next entry is of the queues that were completed last, whose key is `last`, and nothing is to be done but to
+    /// go on: the index after it.
     #[inline(always)]
-    fn next_of_last(&self, word: u64) -> Option<u32> {
+    fn next_of_last(&self, word: u64, last: u32) -> Option<u32> {
         let next = self.consumed().wrapping_add(1);
-        (wc::key(word) == self.last.key() && next & self.stretch != 0).then_some(next)
+        (wc::key(word) == last && next & self.stretch != 0).then_some(next)
     }
 
     #[inline(always)]
@@ -273,29 +274,41 @@ impl<'a> Poller<'a> {
             tracing::error!(kind, "an entry of a completion queue that is not known here was passed over");
             return None;
         }
-        let lanes = self.lanes_of(wc::qp_number(word))?;
-        let counter = wc::counter(word);
-        let found = match is_send {
+        if wc::key(word) != self.last.key() {
+            self.last = self.lanes_of(wc::qp_number(word))?;
+        }
+        let (lanes, counter) = (&*self.last, wc::counter(word));
+        if let Some(shared) = lanes.shared.as_deref().filter(|_| is_recv) {
+            // the slot is free, whatever became of the queue pair by which the message came
+            let id = shared.complete(counter);
+            if id.is_none() {
+                tracing::error!(
+                    counter,
+                    "the completion of a shared receive that is not outstanding was passed over"
+                );
+            }
+            return id.filter(|_| !lanes.is_retired()).map(|id| Sent { id, noted: 0 });
+        }
+        if lanes.is_retired() {
+            return None;
+        }
+        Some(match is_send {
             true => lanes.send.complete(counter),
             false => Sent { id: lanes.recv.complete(counter), noted: 0 },
-        };
-        self.last = lanes;
-        Some(found)
+        })
     }
 
-    /// Whose the next entry is, which names `number`; `None` if its queues are gone.
+    /// Whose the next entry is, which names `number`, even if they were emptied since.
     fn lanes_of(&mut self, number: u32) -> Option<Arc<Lanes>> {
         let consumed = self.consumed();
         let covering = |known: &HashMap<u32, Vec<Arc<Lanes>>>| {
             known.get(&number)?.iter().find(|lanes| lanes.covers(consumed)).cloned()
         };
-        let lanes = covering(&self.known).or_else(|| {
+        covering(&self.known).or_else(|| {
             let joined = self.shared.take_joined();
             self.meet(joined);
             covering(&self.known)
-        })?;
-        // theirs, but they were emptied since
-        (!lanes.is_retired()).then_some(lanes)
+        })
     }
 
     fn meet(&mut self, joined: Vec<Arc<Lanes>>) {

@@ -438,37 +438,46 @@ impl DirectQueues {
         let next = queue.producer.push_each(requests, |index, request| {
             let Recv { id, into } = request;
             into.check_recv(limits)?;
-            let sges = MrSlice::as_sges(into.slices());
-            let start = index as usize * stride;
-            if let [one] = sges {
-                if one.length != 0 {
-                    // SAFETY: there is room, so the slot is ours.
-                    unsafe {
-                        ring.put(start, wqe::data(one.addr, one.length, one.lkey));
-                        if stride > SEGMENT {
-                            ring.put(start + SEGMENT, wqe::END_OF_LIST);
-                        }
-                    }
-                    return Ok(*id);
-                }
-            }
-            let mut at = 0;
-            for sge in sges {
-                if sge.length != 0 {
-                    // SAFETY: there is room, so the slot is ours; a request has no more elements than its WQE.
-                    unsafe { ring.put(start + at, wqe::data(sge.addr, sge.length, sge.lkey)) };
-                    at += SEGMENT;
-                }
-            }
-            if at < stride {
-                // SAFETY: as above.
-                unsafe { ring.put(start + at, wqe::END_OF_LIST) };
-            }
+            // SAFETY: there is room, so the slot is ours; a request has no more elements than its WQE.
+            unsafe { put_list(ring, index as usize * stride, stride, MrSlice::as_sges(into.slices())) };
             Ok(*id)
         })?;
         barrier::wqe_before_record();
         queue.record.store::<{ qp_record::RECV }>(next & 0xffff);
         Ok(())
+    }
+}
+
+/// Writes a receive's list of elements into the `len` bytes at `start`.
+///
+/// # Safety
+///
+/// They are the CPU's, and no fewer than the elements need.
+#[inline(always)]
+pub(super) unsafe fn put_list(ring: WqeRing, start: usize, len: usize, sges: &[sys::ibv_sge]) {
+    if let [one] = sges {
+        if one.length != 0 {
+            // SAFETY: by the caller's promise.
+            unsafe {
+                ring.put(start, wqe::data(one.addr, one.length, one.lkey));
+                if len > SEGMENT {
+                    ring.put(start + SEGMENT, wqe::END_OF_LIST);
+                }
+            }
+            return;
+        }
+    }
+    let mut at = 0;
+    for sge in sges {
+        if sge.length != 0 {
+            // SAFETY: by the caller's promise.
+            unsafe { ring.put(start + at, wqe::data(sge.addr, sge.length, sge.lkey)) };
+            at += SEGMENT;
+        }
+    }
+    if at < len {
+        // SAFETY: as above.
+        unsafe { ring.put(start + at, wqe::END_OF_LIST) };
     }
 }
 

@@ -21,11 +21,13 @@ use super::dv::{self, OwnDomain, QpParts, QpWanted};
 use super::grave::{Grave, Remains};
 use super::mmio::{BlueFlame, Record, WqeRing};
 use super::ring::{Lanes, Producer, RETIRED, RecvSlot, SendSlot, is_before, queue};
+use super::srq::SharedSlots;
 use super::wc::key_of;
 use super::wqe;
 use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::qp::{Leaver, QpCaps};
+use crate::srq::OwnedSrq;
 
 /// Whether updates of keys want a fence: the request after one waits until it is in force, as with libmlx5.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -86,8 +88,19 @@ pub struct DirectLink {
     number: u32,
     /// Blocks and receives of its rings.
     lens: (u32, u32),
+    /// What its receives are taken from, if that is shared.
+    shared: Option<Shared>,
     /// There until the queue pair is given up.
     domain: Option<OwnDomain>,
+}
+
+/// A shared receive queue, as its queue pairs know it.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    /// What completions of it are looked up in.
+    pub(crate) slots: SharedSlots,
+    /// It goes after the queue pair.
+    pub(crate) object: Arc<OwnedSrq>,
 }
 
 /// The lanes of a queue pair: the same twice, if both queues complete to one completion queue.
@@ -102,13 +115,16 @@ impl DirectLink {
     fn make_queues(&self) -> (Producer<SendSlot>, Producer<RecvSlot>, Members) {
         let (send_len, recv_len) = self.lens;
         let ((send_producer, send), (recv_producer, recv)) = (queue(send_len), queue(recv_len));
+        let shared = self.shared.as_ref().map(|shared| Arc::clone(&shared.slots.0));
         let members = if Arc::ptr_eq(&self.send_cq, &self.recv_cq) {
-            let both = Arc::new(Lanes::new(self.number, key_of(self.number), send, recv));
+            let both = Lanes::new(self.number, key_of(self.number), send, recv);
+            let both = Arc::new(both.with_shared(shared));
             self.send_cq.join(Arc::clone(&both));
             Members { send: Arc::clone(&both), recv: both }
         } else {
             let send = Arc::new(Lanes::new(self.number, key_of(self.number), send, queue(0).1));
-            let recv = Arc::new(Lanes::new(self.number, key_of(self.number), queue(0).1, recv));
+            let recv = Lanes::new(self.number, key_of(self.number), queue(0).1, recv);
+            let recv = Arc::new(recv.with_shared(shared));
             self.send_cq.join(Arc::clone(&send));
             self.recv_cq.join(Arc::clone(&recv));
             Members { send, recv }
@@ -138,7 +154,7 @@ impl DirectLink {
         let (send_len, recv_len) = self.lens;
         let is_passed = |cq: &DirectCq, until| !is_before(cq.consumed().load(Ordering::Acquire), until);
         let send = send_len != 0 && !is_passed(&self.send_cq, send_until);
-        let recv = recv_len != 0 && !is_passed(&self.recv_cq, recv_until);
+        let recv = (recv_len != 0 || self.shared.is_some()) && !is_passed(&self.recv_cq, recv_until);
         let one = Arc::ptr_eq(&self.send_cq, &self.recv_cq);
         let waits: Vec<_> =
             [(send || one && recv, &self.send_cq, send_until), (recv && !one, &self.recv_cq, recv_until)]
@@ -147,7 +163,8 @@ impl DirectLink {
                 .collect();
         let kept = if waits.is_empty() { None } else { self.domain.take() };
         let Some(domain) = kept else { return qp.destroy() };
-        let grave = Grave::new(Remains::new(qp.take(), domain, Arc::clone(pd)), waits.len() as u8);
+        let srq = self.shared.take().map(|shared| shared.object);
+        let grave = Grave::new(Remains::new(qp.take(), srq, domain, Arc::clone(pd)), waits.len() as u8);
         for (_, cq, until) in waits {
             cq.graveyard().bury(Arc::clone(&grave), until);
         }
@@ -186,7 +203,8 @@ pub(crate) fn prepare(ctx: &Context, pd: *mut sys::ibv_pd) -> Result<OwnDomain> 
 ///
 /// # Safety
 ///
-/// The completion queues are alive, of `ctx`, and outlive it; so does `domain`.
+/// The completion queues and the shared receive queue, if it is not null, are alive, of `ctx`, and outlive it; so does
+/// `domain`.
 #[expect(clippy::too_many_arguments, reason = "a queue pair is that many things")]
 pub(crate) unsafe fn create(
     ctx: &Context,
@@ -194,12 +212,13 @@ pub(crate) unsafe fn create(
     kind: sys::ibv_qp_type,
     send_ops: u32,
     cqs: [*mut sys::ibv_cq; 2],
+    srq: *mut sys::ibv_srq,
     cap: sys::ibv_qp_cap,
     signal_all: bool,
     context: *mut c_void,
 ) -> (*mut sys::ibv_qp, sys::ibv_qp_cap) {
     let [send_cq, recv_cq] = cqs;
-    let wanted = QpWanted { kind, send_cq, recv_cq, cap, send_ops, signal_all, context };
+    let wanted = QpWanted { kind, send_cq, recv_cq, srq, cap, send_ops, signal_all, context };
     // SAFETY: by the caller's promise.
     unsafe { dv::create_qp(ctx, domain, &wanted) }
 }
@@ -215,12 +234,13 @@ pub(crate) unsafe fn take(qp: NonNull<sys::ibv_qp>) -> Result<(QpParts, u32)> {
 }
 
 /// The queues of a queue pair that was [taken over](take), and its link with its completion queues. It was made in
-/// `domain`, which goes after it.
+/// `domain`, which goes after it, and takes its receives from what is `shared`.
 pub(crate) fn join(
     (parts, number): (QpParts, u32),
     domain: OwnDomain,
     send_cq: &Arc<DirectCq>,
     recv_cq: &Arc<DirectCq>,
+    shared: Option<Shared>,
     signal_all: bool,
 ) -> (DirectQueues, DirectLink) {
     let QpParts { send, send_blocks, recv, recv_count, recv_stride, record, register } = parts;
@@ -231,6 +251,7 @@ pub(crate) fn join(
         lanes: Mutex::new(Members { send: Arc::clone(&nobody), recv: nobody }),
         number,
         lens: (send_blocks, recv_count),
+        shared,
         domain: Some(domain),
     };
     let (send_producer, recv_producer, members) = link.make_queues();

@@ -6,8 +6,10 @@
 //! are shared; each is written by the producer while it owns the slot, and read by the consumer after the device has
 //! completed the request that was posted in it.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use super::chain::Back;
 use super::masked::Masked;
 
 /// What is remembered of a send in a slot.
@@ -64,10 +66,14 @@ pub(super) fn queue<S: Default>(len: u32) -> (Producer<S>, Lane<S>) {
 pub(super) struct Lanes {
     pub(super) send: Lane<SendSlot>,
     pub(super) recv: Lane<RecvSlot>,
+    /// What its receives are taken from, if that is shared.
+    pub(super) shared: Option<Arc<Back>>,
     /// The queue pair's number.
     pub(super) number: u32,
     /// The number as completions have it; none that they could have, once the queue pair was emptied or destroyed.
     key: AtomicU32,
+    /// The same for receives that are in `recv`.
+    recv_key: AtomicU32,
     /// See [`retire`](Self::retire).
     until: AtomicU32,
 }
@@ -183,7 +189,14 @@ impl Lane<RecvSlot> {
 impl Lanes {
     /// `key` is the number as completions have it.
     pub(super) fn new(number: u32, key: u32, send: Lane<SendSlot>, recv: Lane<RecvSlot>) -> Self {
-        Self { number, send, recv, key: AtomicU32::new(key), until: AtomicU32::new(0) }
+        let (key, recv_key) = (AtomicU32::new(key), AtomicU32::new(key));
+        Self { number, send, recv, shared: None, key, recv_key, until: AtomicU32::new(0) }
+    }
+
+    /// The same with receives that are taken from `shared`.
+    pub(super) fn with_shared(self, shared: Option<Arc<Back>>) -> Self {
+        let recv_key = if shared.is_some() { AtomicU32::new(RETIRED) } else { self.recv_key };
+        Self { shared, recv_key, ..self }
     }
 
     /// What a completion says that is theirs; [`RETIRED`] if none can be.
@@ -192,10 +205,17 @@ impl Lanes {
         self.key.load(Ordering::Relaxed)
     }
 
+    /// What the completion of a receive says that is in `recv`; [`RETIRED`] if none can be.
+    #[inline(always)]
+    pub(super) fn recv_key(&self) -> u32 {
+        self.recv_key.load(Ordering::Relaxed)
+    }
+
     /// Nothing that the completion queue got from entry `until` on is of these queues any more: they are empty, and a
     /// queue pair of the same number may come after them.
     pub(super) fn retire(&self, until: u32) {
         self.until.store(until, Ordering::Relaxed);
+        self.recv_key.store(RETIRED, Ordering::Relaxed);
         self.key.store(RETIRED, Ordering::Release);
     }
 

@@ -99,7 +99,7 @@ pub struct QueuePairBuilder<'a, T: Transport, B: Backend = Basic> {
     pub(super) recv_cq: Parent<'a, CompletionQueue<'a, B::Cq>>,
     pub(super) caps: QpCaps,
     pub(super) signal_all: bool,
-    srq: Option<Arc<SrqCore<'a>>>,
+    pub(super) srq: Option<Arc<SrqCore<'a, B::Cq>>>,
     late_copies: bool,
     pub(super) id: QpId,
     _makes: PhantomData<(T, B)>,
@@ -218,7 +218,8 @@ impl<'a, T: Transport, B: Backend> QueuePairBuilder<'a, T, B> {
     }
 
     /// `ibv_qp_init_attr.srq`—Receives shall be taken from `srq`, which the queue pair keeps. It has none of its own then:
-    /// what [`recv_depth`](Self::recv_depth) and [`recv_sges`](Self::recv_sges) say does not count.
+    /// what [`recv_depth`](Self::recv_depth) and [`recv_sges`](Self::recv_sges) say does not count. A direct one is of the
+    /// queue pair's receive completion queue.
     ///
     /// # Examples
     ///
@@ -230,12 +231,11 @@ impl<'a, T: Transport, B: Backend> QueuePairBuilder<'a, T, B> {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn srq<'s: 'a>(mut self, srq: &SharedReceiveQueue<'s>) -> QueuePairBuilder<'a, WithSrq<T>, B>
+    pub fn srq<'s: 'a>(mut self, srq: &SharedReceiveQueue<'s, B::Cq>) -> QueuePairBuilder<'a, WithSrq<T>, B>
     where
         T: OwnReceives,
-        B: Verbs,
     {
-        let core: Arc<SrqCore<'s>> = Arc::clone(srq.core());
+        let core: Arc<SrqCore<'s, B::Cq>> = Arc::clone(srq.core());
         self.srq = Some(core);
         self.of_kind()
     }
@@ -296,11 +296,11 @@ impl<'a, T: Transport, B: Backend> QueuePairBuilder<'a, T, B> {
         (qp, attr.cap)
     }
 
-    fn srq_ptr(&self) -> *mut sys::ibv_srq {
+    pub(super) fn srq_ptr(&self) -> *mut sys::ibv_srq {
         self.srq.as_ref().map_or(std::ptr::null_mut(), |srq| srq.as_ptr())
     }
 
-    fn caps(&self) -> QpCaps {
+    pub(super) fn caps(&self) -> QpCaps {
         match self.srq {
             Some(_) => QpCaps { recv_depth: 0, recv_sges: 0, ..self.caps },
             None => self.caps,
@@ -349,6 +349,13 @@ impl<'a, T: Transport, B: Backend> QueuePairBuilder<'a, T, B> {
         ctx.check_same(self.recv_cq.context(), "receive completion queue")?;
         if let Some(srq) = &self.srq {
             ctx.check_same(srq.pd().context(), "shared receive queue")?;
+            if srq.recv_cq().is_some_and(|cq| cq.as_ptr() != self.recv_cq.as_ptr()) {
+                return Err(Error::invalid(
+                    "the receive completion queue",
+                    "not that of the shared receive queue",
+                    "the one that `SharedReceiveQueue::direct` was given: one poller completes all its receives",
+                ));
+            }
         }
         let QpCaps { send_depth, recv_depth, send_sges, recv_sges, .. } = self.caps();
         let device = ctx.device_attr();

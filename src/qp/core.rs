@@ -34,7 +34,7 @@ pub(super) struct Share<'a, K: CqKind> {
     cq: Parent<'a, CompletionQueue<'a, K>>,
     promised: u32,
     /// Whose receives complete there, if that is shared with others: then it has the promise.
-    srq: Option<Arc<SrqCore<'a>>>,
+    srq: Option<Arc<SrqCore<'a, K>>>,
 }
 
 impl<'a, K: CqKind> Share<'a, K> {
@@ -65,7 +65,7 @@ impl<'a, K: CqKind> Share<'a, K> {
         send_cq: Parent<'a, CompletionQueue<'a, K>>,
         recv_cq: Parent<'a, CompletionQueue<'a, K>>,
         send: u32,
-        srq: &Arc<SrqCore<'a>>,
+        srq: &Arc<SrqCore<'a, K>>,
     ) -> Result<(Self, Self)> {
         let send = Self::new(send_cq, send)?;
         srq.join(recv_cq.as_ptr().addr(), recv_cq.room())?;

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use super::builder::Depths;
 use super::link::{Leaver, Link};
 use super::state::{CanPostRecv, CanPostSend, Reset, Rts, State};
-use super::{Backend, PostSend, QpCaps, QueuePair, QueuePairBuilder, Transport};
+use super::{Backend, OwnReceives, PostSend, QpCaps, QueuePair, QueuePairBuilder, Transport};
 use crate::cq::{CompletionQueue, Direct};
 use crate::error::Result;
 use crate::mlx5::{self, DirectLink, DirectQueues};
@@ -30,7 +30,7 @@ impl Backend for Direct {
     }
 
     #[inline(always)]
-    fn receive<'a, T: Transport, S: CanPostRecv, D: Scatter<'a>>(
+    fn receive<'a, T: OwnReceives, S: CanPostRecv, D: Scatter<'a>>(
         qp: &mut QueuePair<'a, T, S, Self>,
         request: Recv<D>,
     ) -> std::result::Result<(), PostError> {
@@ -66,9 +66,10 @@ impl<'a, T: Transport> QueuePairBuilder<'a, T, Direct> {
     }
 
     /// How many entries the queues will claim of the send and the receive completion queue (of one, if they are the
-    /// same, both): what to make those with, at least.
+    /// same, both): what to make those with, at least. A [shared](Self::srq) receive queue's are not among them
+    /// ([`SharedReceiveQueue::cq_entries`](crate::SharedReceiveQueue::cq_entries)).
     pub fn cq_entries(&self) -> (u32, u32) {
-        Direct::cq_entries::<T>(&self.caps)
+        Direct::cq_entries::<T>(&self.caps())
     }
 
     /// `mlx5dv_create_qp`—Makes it, in a thread domain of its own, and takes its queues over.
@@ -90,15 +91,20 @@ impl<'a, T: Transport> QueuePairBuilder<'a, T, Direct> {
         self.caps.send_depth = mlx5::least_depth(T::DATAGRAM, self.caps.send_depth);
         // it goes last, whatever happens
         let domain = std::cell::Cell::new(Some(domain));
+        let shared = self
+            .srq
+            .as_ref()
+            .map(|srq| mlx5::Shared { slots: srq.slots().clone(), object: Arc::clone(srq.owned()) });
         self.make(
             "mlx5dv_create_qp",
             |this| {
                 let cqs = [this.send_cq.as_ptr(), this.recv_cq.as_ptr()];
                 let held = domain.take();
                 let made = held.as_ref().map_or((std::ptr::null_mut(), Default::default()), |held| {
-                    let (ctx, cap, id) = (this.pd.context(), this.caps.to_c(), this.id.to_context());
+                    let (ctx, cap, id) = (this.pd.context(), this.caps().to_c(), this.id.to_context());
+                    let srq = this.srq_ptr();
                     // SAFETY: the parents are alive and of one context; the domain goes after the queue pair.
-                    unsafe { mlx5::create(ctx, held, T::QP_TYPE, T::SEND_OPS, cqs, cap, signal_all, id) }
+                    unsafe { mlx5::create(ctx, held, T::QP_TYPE, T::SEND_OPS, cqs, srq, cap, signal_all, id) }
                 });
                 domain.set(held);
                 made
@@ -110,7 +116,7 @@ impl<'a, T: Transport> QueuePairBuilder<'a, T, Direct> {
                 // SAFETY: just made; the queues lie beside the core that owns it, and are used by `&mut` on both.
                 let taken = unsafe { mlx5::take(qp) }?;
                 let Some(held) = domain.take() else { return Err(mlx5::lost()) };
-                let (queues, link) = mlx5::join(taken, held, &send_cq, &recv_cq, signal_all);
+                let (queues, link) = mlx5::join(taken, held, &send_cq, &recv_cq, shared, signal_all);
                 let (send, recv) = queues.entries();
                 *depths = Depths { send, recv };
                 Ok((queues, link))
@@ -179,6 +185,7 @@ impl<'a, T: Transport, S: State> QueuePair<'a, T, S, Direct> {
     pub fn post_recv<D>(&mut self, request: Recv<D>) -> Result<(), PostError>
     where
         S: CanPostRecv,
+        T: OwnReceives,
         D: Scatter<'a>,
     {
         self.post_recv_list(std::slice::from_ref(&request))
@@ -193,6 +200,7 @@ impl<'a, T: Transport, S: State> QueuePair<'a, T, S, Direct> {
     pub fn post_recv_list<D>(&mut self, requests: &[Recv<D>]) -> Result<(), PostError>
     where
         S: CanPostRecv,
+        T: OwnReceives,
         D: Scatter<'a>,
     {
         self.queues.post_recv(&self.limits, requests)

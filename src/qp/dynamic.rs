@@ -284,7 +284,10 @@ impl<'a, T: Transport> DynQueuePair<'a, T, crate::cq::Direct> {
     ///
     /// [`PostError::WrongState`] in RESET, and those of [`QueuePair::post_recv`].
     #[inline]
-    pub fn post_recv<D: Scatter<'a>>(&mut self, request: Recv<D>) -> Result<(), PostError> {
+    pub fn post_recv<D: Scatter<'a>>(&mut self, request: Recv<D>) -> Result<(), PostError>
+    where
+        T: OwnReceives,
+    {
         if self.state == QpState::RESET {
             return Err(PostError::WrongState { state: self.state });
         }

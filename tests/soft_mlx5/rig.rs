@@ -201,6 +201,40 @@ impl Memory {
     }
 }
 
+/// Memory of a shared receive queue, as libmlx5 tells it: of the slots that are in its chain.
+#[derive(Clone, Copy)]
+pub(crate) struct SharedMemory {
+    buf: *mut u8,
+    record: *mut u32,
+    pub(crate) stride: usize,
+    pub(crate) slots: u32,
+}
+
+impl SharedMemory {
+    /// Nothing may have been posted yet.
+    pub(crate) fn of(srq: *mut sys::ibv_srq) -> Self {
+        let mut out = sys::mlx5dv_srq::default();
+        let mut obj = sys::mlx5dv_obj::default();
+        (obj.srq.in_, obj.srq.out) = (srq, &raw mut out);
+        assert_eq!(unsafe { sys::mlx5dv_init_obj(&raw mut obj, sys::MLX5DV_OBJ_SRQ.into()) }, 0);
+        Self { buf: out.buf.cast(), record: out.dbrec, stride: out.stride as usize, slots: out.tail + 1 }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.slots as usize * self.stride
+    }
+
+    pub(crate) fn byte(&self, at: usize) -> u8 {
+        assert!(at < self.len());
+        unsafe { self.buf.add(at).read_volatile() }
+    }
+
+    /// Receives posted.
+    pub(crate) fn record(&self) -> u32 {
+        u32::from_be(unsafe { self.record.read_volatile() })
+    }
+}
+
 /// Numbers that look random, the same every time.
 pub(crate) struct Random(u64);
 

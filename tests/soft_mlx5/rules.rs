@@ -6,7 +6,10 @@ use std::sync::Arc;
 
 use super::rig::{Qp, Rig, drain_direct};
 use ibv::mlx5::Poller;
-use ibv::{Arm, CompletionChannel, CompletionQueue, Direct, Inline, Rc, WcStatus, recv, send, write};
+use ibv::{
+    Arm, CompletionChannel, CompletionQueue, Direct, Empty, Inline, PostError, QueuePairBuilder, Rc,
+    SharedReceiveQueue, WcStatus, WithSrq, recv, send, write,
+};
 
 #[test]
 fn every_way_to_tell_the_device_keeps_the_rules() {
@@ -54,4 +57,49 @@ fn every_way_to_tell_the_device_keeps_the_rules() {
     assert!(done.len() > 2 * cq.capacity() as usize);
     let received = done.iter().filter(|wc| wc.id() >= 1000).count();
     assert_eq!(received, 90 * 2 * 3, "messages are received");
+}
+
+#[test]
+fn shared_receives_keep_the_rules() {
+    let rig = Rig::new();
+    let (mr, cq) = (rig.region(8192), rig.direct(512));
+    let mut poller = Poller::new(&cq).unwrap();
+    let mut srq = SharedReceiveQueue::direct(&rig.pd, &cq, 31, 2).unwrap();
+    let mut queues: Vec<Qp<WithSrq<Rc>, Direct>> = (0..2)
+        .map(|_| {
+            let qp = QueuePairBuilder::<Rc, _>::direct(&rig.pd, &cq, &cq).send_depth(64).srq(&srq);
+            let qp = qp.build().unwrap();
+            let number = qp.qp_num();
+            rig.up(qp, number)
+        })
+        .collect();
+    let into = mr.slice(4096..4160).unwrap().detach();
+    let (mut next, mut done) = (0, 0);
+    for round in 0..40 {
+        let mut posted = 0;
+        while srq.post_recv(recv(into).id(next)) != Err(PostError::QueueFull) {
+            (next, posted) = (next + 1, posted + 1);
+            assert!(posted < 100, "receives are posted as long as there is room");
+        }
+        assert_eq!(next - done, 31, "so many receives are outstanding as there is room for");
+        let (count, texts) = rig.hca.take_violations();
+        assert_eq!(count, 0, "rules were broken: {texts:#?}");
+        for number in 0..round % 32 {
+            queues[number as usize % 2].post(send(Empty).id(u64::MAX)).unwrap();
+            rig.hca.run_until_idle();
+            let got = drain_direct(&mut poller);
+            let ids: Vec<_> = got.iter().map(ibv::WorkCompletion::id).collect();
+            assert_eq!(ids, [done], "receives complete in their order");
+            done += 1;
+        }
+        // the sends are unsignaled: now and then one that is not makes room for more
+        for qp in &mut queues {
+            qp.post(write(Empty, mr.remote_region().slice(..).unwrap()).signaled()).unwrap();
+        }
+        rig.hca.run_until_idle();
+        assert_eq!(drain_direct(&mut poller).len(), 2, "requests complete");
+        // one list is all or nothing
+        assert_eq!(srq.post_recv_list(&[recv(into); 32]), Err(PostError::QueueFull));
+    }
+    assert_eq!(done, (0..40).map(|round| round % 32).sum::<u64>(), "messages are received");
 }
