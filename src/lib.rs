@@ -112,7 +112,8 @@
 //! # Threads
 //!
 //! All objects are `Send` and `Sync` (a region if its buffer is `Send`); libibverbs locks. Posting on a [`Basic`] queue pair takes `&self`, on an
-//! [`Extended`] one `&mut self`. Opening a device is refused while the environment takes those locks away
+//! [`Extended`] one `&mut self`. A completion queue is polled by `&self`, an [`Extended`] one through its one [`Poller`].
+//! Opening a device is refused while the environment takes those locks away
 //! (`MLX5_SINGLE_THREADED`).
 //!
 //! # Clean-up
@@ -159,8 +160,9 @@ pub use context::{
 #[cfg(feature = "mlx5")]
 pub use cq::Direct;
 pub use cq::{
-    Arm, Bare, Completion, CompletionChannel, CompletionQueue, CompletionQueueBuilder, CqKind, PollCq,
-    PollError, Tracked, WcError, WcOpcode, WcStatus, WorkCompletion,
+    Arm, Bare, Completion, CompletionChannel, CompletionQueue, CompletionQueueBuilder, CqFor, CqKind,
+    ExtendedCompletion, PollCq, PollError, Poller, Tracked, WcError, WcFields, WcOpcode, WcStatus,
+    WorkCompletion, fields,
 };
 pub use device::{AtomicCap, Device, DeviceAttr, DeviceList, Devices, NodeType, TransportType, devices};
 pub use error::{CloseError, Error, Refused, Result, TransitionError, VerbError};

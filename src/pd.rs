@@ -15,7 +15,7 @@ use ibv_sys as sys;
 use crate::addr::AddressVector;
 use crate::ah::AddressHandle;
 use crate::context::Context;
-use crate::cq::CompletionQueue;
+use crate::cq::CqFor;
 use crate::error::{CloseError, Error, Refused, Result, VerbError};
 use crate::mr::{Local, MemoryRegion, Pages, Remote, RemoteAccess};
 use crate::mw::{MemoryWindow, WindowType};
@@ -111,8 +111,8 @@ impl<'a> ProtectionDomain<'a> {
     #[doc(alias = "ibv_create_qp")]
     pub fn create_qp<'q, T: Transport>(
         &'q self,
-        send_cq: impl Into<Parent<'q, CompletionQueue<'q>>>,
-        recv_cq: impl Into<Parent<'q, CompletionQueue<'q>>>,
+        send_cq: impl CqFor<'q>,
+        recv_cq: impl CqFor<'q>,
     ) -> QueuePairBuilder<'q, T> {
         QueuePairBuilder::new(self, send_cq, recv_cq)
     }

@@ -17,7 +17,7 @@ use ibv_sys as sys;
 use crate::device::context_at;
 use crate::record::{Kind, Modify, Registration};
 use crate::universe::{Body, Channel, Cq, New, Object, Qp, Universe, misuse, set_errno, with};
-use crate::wr;
+use crate::{polled, wr};
 
 /// Makes an object, unless `verb` shall fail, and returns null with errno set in that case. `parent` is what the verb
 /// was given.
@@ -154,6 +154,51 @@ extern "C" fn ibv_destroy_comp_channel(channel: *mut sys::ibv_comp_channel) -> c
     with(|universe| universe.destroy("ibv_destroy_comp_channel", Kind::Channel, channel.addr()))
 }
 
+/// The parts that both ways of making a completion queue share.
+pub(crate) struct NewCq {
+    pub(crate) verb: &'static str,
+    pub(crate) context: *mut sys::ibv_context,
+    pub(crate) cqe: c_int,
+    pub(crate) cq_context: *mut c_void,
+    pub(crate) channel: *mut sys::ibv_comp_channel,
+    pub(crate) comp_vector: c_int,
+    /// What is to be read, if made for `ibv_start_poll`.
+    pub(crate) wc_flags: Option<u64>,
+}
+
+impl NewCq {
+    pub(crate) fn make(self) -> *mut sys::ibv_cq_ex {
+        let Self { verb, context, cqe, cq_context, channel, comp_vector, wc_flags } = self;
+        let at = context_at(context);
+        make(verb, (Kind::Context, at), |universe, hca, _| {
+            let config = &universe.record(hca).config;
+            if cqe <= 0 || cqe > config.device.max_cqe || !(0..config.comp_vectors).contains(&comp_vector) {
+                return Err(libc::EINVAL);
+            }
+            // SAFETY: a C struct.
+            let mut cq: sys::ibv_cq_ex = unsafe { zeroed() };
+            cq.context = context;
+            cq.channel = channel;
+            cq.cq_context = cq_context;
+            cq.cqe = (config.grant_cqe)(cqe);
+            if let Some(wc_flags) = wc_flags {
+                if wc_flags & !config.wc_flags != 0 {
+                    return Err(libc::EOPNOTSUPP);
+                }
+                polled::set_pointers(&mut cq, wc_flags, config.fast);
+                (config.edit_cq)(&mut cq);
+            }
+            let mut parents = vec![at];
+            if !channel.is_null() {
+                universe.find_in(verb, Kind::Channel, channel.addr(), at);
+                parents.push(channel.addr());
+            }
+            let body = Body::Cq(Cq { channel: channel.addr(), ..Cq::default() });
+            Ok(universe.add(verb, hca, New { kind: Kind::Cq, context: at, parents, body }, cq))
+        })
+    }
+}
+
 #[unsafe(no_mangle)]
 extern "C" fn ibv_create_cq(
     context: *mut sys::ibv_context,
@@ -162,33 +207,15 @@ extern "C" fn ibv_create_cq(
     channel: *mut sys::ibv_comp_channel,
     comp_vector: c_int,
 ) -> *mut sys::ibv_cq {
-    const VERB: &str = "ibv_create_cq";
-    let at = context_at(context);
-    make(VERB, (Kind::Context, at), |universe, hca, _| {
-        let config = &universe.record(hca).config;
-        if cqe <= 0 || cqe > config.device.max_cqe || !(0..config.comp_vectors).contains(&comp_vector) {
-            return Err(libc::EINVAL);
-        }
-        // SAFETY: a C struct.
-        let mut cq: sys::ibv_cq = unsafe { zeroed() };
-        cq.context = context;
-        cq.channel = channel;
-        cq.cq_context = cq_context;
-        cq.cqe = (config.grant_cqe)(cqe);
-        let mut parents = vec![at];
-        if !channel.is_null() {
-            universe.find_in(VERB, Kind::Channel, channel.addr(), at);
-            parents.push(channel.addr());
-        }
-        let body = Body::Cq(Cq { channel: channel.addr(), ..Cq::default() });
-        Ok(universe.add(VERB, hca, New { kind: Kind::Cq, context: at, parents, body }, cq))
-    })
+    let verb = "ibv_create_cq";
+    NewCq { verb, context, cqe, cq_context, channel, comp_vector, wc_flags: None }.make().cast()
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn ibv_destroy_cq(cq: *mut sys::ibv_cq) -> c_int {
     with(|universe| {
         let channel = match &universe.find("ibv_destroy_cq", Kind::Cq, cq.addr()).body {
+            Body::Cq(cq) if cq.run.is_some() => misuse("ibv_destroy_cq: after ibv_start_poll"),
             Body::Cq(cq) if cq.events_read == cq.events_acked => cq.channel,
             _ => misuse("ibv_destroy_cq would wait for ever: an event was not acknowledged"),
         };

@@ -21,6 +21,10 @@ pub struct Config {
     pub comp_vectors: c_int,
     /// Whether there is `ibv_create_qp_ex` with `ibv_wr_*`.
     pub extended: bool,
+    /// What `ibv_create_cq_ex` can have readers for (`enum ibv_create_cq_wc_flags`); 0 if there is no such verb.
+    pub wc_flags: u64,
+    /// Changes the function pointers of a completion queue by `ibv_create_cq_ex`.
+    pub edit_cq: fn(&mut sys::ibv_cq_ex),
     /// The answer of `ibv_is_fork_initialized`.
     pub fork_status: sys::ibv_fork_status,
     /// Entries that a completion queue gets when it asks for so many.
@@ -99,6 +103,12 @@ impl Default for Config {
             pkeys: vec![0xffff, 0x8001],
             comp_vectors: 2,
             extended: true,
+            wc_flags: u64::from(
+                sys::IBV_WC_STANDARD_FLAGS
+                    | sys::IBV_WC_EX_WITH_COMPLETION_TIMESTAMP
+                    | sys::IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK,
+            ),
+            edit_cq: |_| {},
             fork_status: sys::IBV_FORK_UNNEEDED,
             grant_cqe: |asked| asked,
             grant_srq: |asked| asked,

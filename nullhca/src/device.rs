@@ -18,7 +18,7 @@ use crate::cold::pipe;
 use crate::notices::Notices;
 use crate::record::Kind;
 use crate::universe::{Body, New, Universe, misuse, set_errno, with};
-use crate::{fast, path, srq, window};
+use crate::{fast, path, polled, srq, window};
 
 /// A device as libraries make them: the driver's functions follow, by which libmlx5 knows its own.
 #[repr(C)]
@@ -150,6 +150,7 @@ extern "C" fn ibv_open_device(device: *mut sys::ibv_device) -> *mut sys::ibv_con
         }
         let config = &universe.record(hca).config;
         let (fast, extended, comp_vectors) = (config.fast, config.extended, config.comp_vectors);
+        let has_cq_ex = config.wc_flags != 0;
         // SAFETY: integers, pointers and optional functions, for which zero is a value.
         let mut verbs: sys::verbs_context = unsafe { MaybeUninit::zeroed().assume_init() };
         verbs.sz = size_of::<sys::verbs_context>();
@@ -157,6 +158,9 @@ extern "C" fn ibv_open_device(device: *mut sys::ibv_device) -> *mut sys::ibv_con
         verbs.query_device_ex = Some(query_device_ex);
         if extended {
             verbs.create_qp_ex = Some(crate::cold::create_qp_ex);
+        }
+        if has_cq_ex {
+            verbs.create_cq_ex = Some(polled::create_cq_ex);
         }
         verbs.context.device = device;
         verbs.context.cmd_fd = -1;

@@ -13,7 +13,7 @@ use std::os::fd::AsRawFd;
 use ibv_sys as sys;
 
 use crate::record::Kind;
-use crate::universe::{Arm, Body, Cq, Object, Universe, misuse, set_errno, with};
+use crate::universe::{Arm, Body, Completed, Cq, Object, Universe, misuse, set_errno, with};
 
 pub(crate) fn cq_of(object: &mut Object) -> &mut Cq {
     match &mut object.body {
@@ -23,11 +23,11 @@ pub(crate) fn cq_of(object: &mut Object) -> &mut Cq {
 }
 
 /// Puts a completion into the queue, and an event into its channel if it is armed for it.
-pub(crate) fn complete(cq: *mut sys::ibv_cq, wc: Option<sys::ibv_wc>, solicited: bool) {
+pub(crate) fn complete(cq: *mut sys::ibv_cq, completed: Completed, solicited: bool) {
     with(|universe| {
         let queue = cq_of(universe.find("Hca::complete", Kind::Cq, cq.addr()));
-        let failed = wc.is_some_and(|wc| wc.status != sys::IBV_WC_SUCCESS);
-        queue.completions.extend(wc);
+        let failed = completed.wc.status != sys::IBV_WC_SUCCESS;
+        queue.completions.push_back(completed);
         let raise = match queue.armed {
             Some(Arm::Any) => true,
             Some(Arm::Solicited) => solicited || failed,

@@ -28,6 +28,10 @@ nothing! {
     nullhca_fast_post_send(*mut sys::ibv_qp, *mut sys::ibv_send_wr, *mut *mut sys::ibv_send_wr) -> c_int;
     nullhca_fast_post_recv(*mut sys::ibv_qp, *mut sys::ibv_recv_wr, *mut *mut sys::ibv_recv_wr) -> c_int;
     nullhca_fast_req_notify_cq(*mut sys::ibv_cq, c_int) -> c_int;
+    nullhca_fast_end_poll(*mut sys::ibv_cq_ex);
+    nullhca_fast_read(*mut sys::ibv_cq_ex) -> u32;
+    nullhca_fast_read_u8(*mut sys::ibv_cq_ex) -> u8;
+    nullhca_fast_read_u64(*mut sys::ibv_cq_ex) -> u64;
     nullhca_fast_wr_start(*mut sys::ibv_qp_ex);
     nullhca_fast_wr_complete(*mut sys::ibv_qp_ex) -> c_int;
     nullhca_fast_wr_abort(*mut sys::ibv_qp_ex);
@@ -72,4 +76,37 @@ pub(crate) unsafe extern "C" fn nullhca_fast_poll_cq(
         }
     }
     count as c_int
+}
+
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn nullhca_fast_start_poll(
+    cq: *mut sys::ibv_cq_ex,
+    _attr: *mut sys::ibv_poll_cq_attr,
+) -> c_int {
+    // SAFETY: the caller's queue is alive.
+    unsafe {
+        if (*cq).async_events_completed == 0 {
+            return libc::ENOENT;
+        }
+        (*cq).wr_id = 0;
+        (*cq).status = sys::IBV_WC_SUCCESS;
+    }
+    0
+}
+
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn nullhca_fast_next_poll(cq: *mut sys::ibv_cq_ex) -> c_int {
+    // SAFETY: the caller's queue is alive.
+    unsafe {
+        if (*cq).wr_id + 1 >= u64::from((*cq).async_events_completed) {
+            return libc::ENOENT;
+        }
+        (*cq).wr_id += 1;
+    }
+    0
+}
+
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn nullhca_fast_read_opcode(_cq: *mut sys::ibv_cq_ex) -> sys::ibv_wc_opcode {
+    sys::IBV_WC_RECV
 }

@@ -14,7 +14,7 @@ use crate::config::Config;
 use crate::events;
 use crate::notices;
 use crate::record::{Call, Id, Kind, Live, Modify, PostFault, RecvWr, Registration, SendWr, WrCall};
-use crate::universe::{Body, misuse, with};
+use crate::universe::{Body, Completed, misuse, with};
 
 /// A thread's own devices: what they were asked, and what they shall answer. See [`hca`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,12 +127,17 @@ impl Hca {
 
     /// A request completes so. If the queue is armed for all completions, or the status is an error, it raises an event.
     pub fn complete(self, cq: *mut sys::ibv_cq, wc: sys::ibv_wc) {
-        events::complete(cq, Some(wc), false);
+        self.complete_at(cq, wc, 0);
+    }
+
+    /// The same, at a time: so many ticks of the device's clock, each a microsecond of the machine's.
+    pub fn complete_at(self, cq: *mut sys::ibv_cq, wc: sys::ibv_wc, ticks: u64) {
+        events::complete(cq, Completed { wc, ticks }, false);
     }
 
     /// The same, for a request that was solicited.
     pub fn complete_solicited(self, cq: *mut sys::ibv_cq, wc: sys::ibv_wc) {
-        events::complete(cq, Some(wc), true);
+        events::complete(cq, Completed { wc, ticks: 0 }, true);
     }
 
     /// An event without a completion, as if the queue were armed.

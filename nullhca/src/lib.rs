@@ -15,7 +15,7 @@
 //!
 //! What libibverbs would crash on, hang on, or silently accept to everybody's loss stops the program here with a
 //! message: an object that is not alive, one of another context, a destroyed completion queue with events that
-//! nobody acknowledged, `ibv_wr_*` calls out of order.
+//! nobody acknowledged, `ibv_wr_*` calls out of order, `ibv_start_poll` … `ibv_end_poll` too.
 //!
 //! # Safety
 //!
@@ -30,6 +30,7 @@ mod fast;
 mod hca;
 mod notices;
 mod path;
+mod polled;
 mod record;
 mod srq;
 mod universe;

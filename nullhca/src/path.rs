@@ -251,12 +251,15 @@ pub(crate) unsafe extern "C" fn poll_cq(cq: *mut sys::ibv_cq, room: c_int, wcs: 
         if verdict != 0 {
             return -verdict;
         }
-        let completions: &mut VecDeque<_> =
-            &mut cq_of(universe.find("ibv_poll_cq", Kind::Cq, cq.addr())).completions;
+        let queue = cq_of(universe.find("ibv_poll_cq", Kind::Cq, cq.addr()));
+        if queue.run.is_some() {
+            misuse("ibv_poll_cq: after ibv_start_poll, where it waits for ever");
+        }
+        let completions: &mut VecDeque<_> = &mut queue.completions;
         let count = completions.len().min(usize::try_from(room).unwrap_or(0));
-        for (at, wc) in completions.drain(..count).enumerate() {
+        for (at, completed) in completions.drain(..count).enumerate() {
             // SAFETY: the caller's array has that room.
-            unsafe { wcs.add(at).write(wc) };
+            unsafe { wcs.add(at).write(completed.wc) };
         }
         count as c_int
     })

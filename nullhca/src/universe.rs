@@ -60,9 +60,18 @@ pub(crate) struct Channel {
     pub(crate) events: VecDeque<usize>,
 }
 
+/// A completion, and when it came.
+#[derive(Clone, Copy)]
+pub(crate) struct Completed {
+    pub(crate) wc: sys::ibv_wc,
+    pub(crate) ticks: u64,
+}
+
 #[derive(Default)]
 pub(crate) struct Cq {
-    pub(crate) completions: VecDeque<sys::ibv_wc>,
+    pub(crate) completions: VecDeque<Completed>,
+    /// The completion at which it stands, between `ibv_start_poll` and `ibv_end_poll`.
+    pub(crate) run: Option<Completed>,
     pub(crate) channel: usize,
     pub(crate) armed: Option<Arm>,
     pub(crate) events_read: u32,

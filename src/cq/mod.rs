@@ -7,15 +7,25 @@
 
 #![expect(unsafe_code, reason = "the Safety section above")]
 
+mod attach;
 mod channel;
+mod extended;
+pub mod fields;
+mod record;
 mod room;
 mod turns;
 mod wc;
 
+pub use attach::CqFor;
+pub(crate) use attach::CqParent;
 pub use channel::CompletionChannel;
+pub use extended::Poller;
+pub use fields::WcFields;
+pub use record::ExtendedCompletion;
 pub(crate) use wc::codes;
 pub use wc::{Completion, PollError, WcError, WcOpcode, WcStatus, WorkCompletion};
 
+use std::convert::Infallible;
 use std::ffi::c_int;
 use std::fmt;
 use std::ptr::null_mut;
@@ -26,15 +36,17 @@ use crate::context::Context;
 use crate::error::{CloseError, Error, Refused, Result, VerbError};
 use crate::id::CqId;
 use crate::parent::Parent;
+use crate::qp::Extended;
 use crate::raw::Raw;
 #[cfg(feature = "mlx5")]
 pub(crate) use room::Left;
 pub(crate) use room::Room;
 use state::CqState;
 
-/// How a completion queue is polled, fixed when it is made; [`Bare`], [`Tracked`] or [`Direct`].
+/// How a completion queue is polled, fixed when it is made; [`Bare`], [`Extended`], [`Tracked`] or [`Direct`].
 ///
-/// The kinds do not mix: only queues of the same kind attach to it, since each relies on who reads the `wr_id`s.
+/// Bare and extended ones serve the same queue pairs; else, only queues of the same kind attach to it, since each relies
+/// on who reads the `wr_id`s.
 pub trait CqKind: sealed::Sealed + 'static {
     /// What it has beside its C object.
     #[doc(hidden)]
@@ -45,6 +57,9 @@ pub trait CqKind: sealed::Sealed + 'static {
     /// What posting on a shared receive queue needs beside the C object, if that completes to it.
     #[doc(hidden)]
     type SharedQueue: fmt::Debug + Send + Sync;
+    /// `()` if its queue pairs may have extended completion queues instead, or a type without values.
+    #[doc(hidden)]
+    type OrExtended: Copy + fmt::Debug + Send + Sync;
 }
 
 /// `ibv_poll_cq` by anybody, `wr_id`s are the user's.
@@ -66,17 +81,26 @@ impl CqKind for Bare {
     type State = ();
     type SharedSlots = ();
     type SharedQueue = ();
+    type OrExtended = ();
+}
+impl CqKind for Extended {
+    type State = extended::ExtendedState;
+    type SharedSlots = ();
+    type SharedQueue = ();
+    type OrExtended = Infallible;
 }
 impl CqKind for Tracked {
     type State = ();
     type SharedSlots = ();
     type SharedQueue = ();
+    type OrExtended = Infallible;
 }
 #[cfg(feature = "mlx5")]
 impl CqKind for Direct {
     type State = crate::mlx5::OwnedCq;
     type SharedSlots = crate::mlx5::SharedSlots;
     type SharedQueue = crate::mlx5::DirectSrq;
+    type OrExtended = Infallible;
 }
 
 pub(crate) mod state {
@@ -92,6 +116,7 @@ pub(crate) mod state {
 mod sealed {
     pub trait Sealed {}
     impl Sealed for super::Bare {}
+    impl Sealed for super::Extended {}
     impl Sealed for super::Tracked {}
     #[cfg(feature = "mlx5")]
     impl Sealed for super::Direct {}
@@ -228,9 +253,7 @@ impl<'a> CompletionQueueBuilder<'a> {
     pub fn build(self) -> Result<CompletionQueue<'a, Bare>> {
         let entries = self.entries;
         let ctx = self.check()?;
-        if self.compressed {
-            return Err(Error::invalid("the completion queue", "compressed", "direct: `build_direct`"));
-        }
+        self.check_not_compressed()?;
         let id = CqId::new();
         // SAFETY: context and channel are alive and belong together; cq_context is an id, never followed as a pointer.
         let cq = unsafe {
@@ -262,6 +285,13 @@ impl<'a> CompletionQueueBuilder<'a> {
             ctx.check_same(channel.context(), "completion channel")?;
         }
         Ok(ctx)
+    }
+
+    fn check_not_compressed(&self) -> Result<()> {
+        if self.compressed {
+            return Err(Error::invalid("the completion queue", "compressed", "direct: `build_direct`"));
+        }
+        Ok(())
     }
 
     pub(crate) fn channel_ptr(&self) -> *mut sys::ibv_comp_channel {
@@ -405,6 +435,14 @@ impl<'a> CompletionQueue<'a, Bare> {
     #[doc(alias = "ibv_req_notify_cq")]
     #[inline]
     pub fn arm(&self, what: Arm) -> Result<()> {
+        self.request_event(what)
+    }
+}
+
+impl<K: CqKind> CompletionQueue<'_, K> {
+    /// Not for queues that are read and written here.
+    #[inline]
+    fn request_event(&self, what: Arm) -> Result<()> {
         if self.channel.is_some() {
             // SAFETY: the queue is alive.
             let result =
@@ -414,6 +452,13 @@ impl<'a> CompletionQueue<'a, Bare> {
             Err(not_armed(None))
         }
     }
+}
+
+/// A completion queue has its poller.
+#[cold]
+pub(crate) fn poller_taken() -> Error {
+    let expected = "one at a time: drop the other one, or let it poll for both";
+    Error::invalid("the completion queue's poller", "taken", expected)
 }
 
 /// Why a queue was not armed: the provider's errno, or that it has no channel.
@@ -466,7 +511,6 @@ impl<'a, K: CqKind> CompletionQueue<'a, K> {
         &self.room
     }
 
-    #[cfg(feature = "mlx5")]
     pub(crate) fn state(&self) -> &K::State {
         &self.state
     }

@@ -29,7 +29,7 @@ impl Default for WorkCompletion {
 }
 
 impl WorkCompletion {
-    #[cfg(feature = "mlx5")]
+    #[inline(always)]
     pub(crate) fn from_c(wc: sys::ibv_wc) -> Self {
         Self(wc)
     }
@@ -95,6 +95,11 @@ impl fmt::Debug for WorkCompletion {
 pub struct Completion<'w>(&'w sys::ibv_wc);
 
 impl<'w> Completion<'w> {
+    #[inline(always)]
+    pub(super) fn of(wc: &'w sys::ibv_wc) -> Self {
+        Self(wc)
+    }
+
     /// What kind of request it was.
     #[inline(always)]
     pub fn opcode(&self) -> WcOpcode {
@@ -146,13 +151,21 @@ impl<'w> Completion<'w> {
     }
 
     /// LID of the datagram's sender (on UD over InfiniBand).
+    #[inline]
     pub fn slid(&self) -> Option<u16> {
         self.is_recv().then_some(self.0.slid)
     }
 
     /// Service level that the datagram came with (on UD).
+    #[inline]
     pub fn sl(&self) -> Option<u8> {
         self.is_recv().then_some(self.0.sl)
+    }
+
+    /// Low bits of the LID that the datagram was sent to, if the port has several (on UD over InfiniBand).
+    #[inline]
+    pub fn dlid_path_bits(&self) -> Option<u8> {
+        self.is_recv().then_some(self.0.dlid_path_bits)
     }
 
     pub(crate) fn as_wc(&self) -> &'w sys::ibv_wc {
@@ -369,10 +382,10 @@ codes! {
     }
 }
 
-/// `ibv_poll_cq` failed: the provider could not make sense of the queue. Nothing is known of what is outstanding; the
-/// queue, and the queue pairs on it, are of no more use.
+/// A poll failed: the provider could not make sense of the queue. Nothing is known of what is outstanding; the queue, and
+/// the queue pairs on it, are of no more use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("ibv_poll_cq failed with {code}: the completion queue is of no more use")]
+#[error("polling failed with {code}: the completion queue is of no more use")]
 pub struct PollError {
     code: c_int,
 }
@@ -383,7 +396,7 @@ impl PollError {
         Self { code }
     }
 
-    /// What `ibv_poll_cq` returned: negative, and meaning what the provider likes.
+    /// What `ibv_poll_cq`, `ibv_start_poll` or `ibv_next_poll` returned: not 0, and meaning what the provider likes.
     pub fn code(&self) -> i32 {
         self.code
     }

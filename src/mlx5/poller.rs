@@ -28,7 +28,7 @@ use super::mmio::{CqeAt, CqeRing};
 use super::ring::{Lanes, RETIRED, Sent, is_before, queue};
 use super::session;
 use super::wc::{self, WorkCompletion};
-use crate::cq::{Arm, CompletionQueue, Direct, Left, PollCq, PollError};
+use crate::cq::{Arm, CompletionQueue, Direct, Left, PollCq, PollError, poller_taken};
 use crate::error::{Error, Result};
 use crate::parent::Parent;
 
@@ -98,8 +98,7 @@ impl<'a> Poller<'a> {
         let cq = cq.into();
         let shared = Arc::clone(cq.state().shared());
         let Some(Place { consumed, known }) = shared.take_place() else {
-            let expected = "one at a time: drop the other one, or let it poll for both";
-            return Err(Error::invalid("the completion queue's poller", "taken", expected));
+            return Err(poller_taken());
         };
         let ring = shared.parts().ring;
         let nobody = Lanes::new(u32::MAX, RETIRED, queue(0).1, queue(0).1);

@@ -21,7 +21,7 @@ use super::state::Reset;
 use super::transport::{OwnReceives, Transport, WithSrq};
 use super::{Backend, Basic, Extended, QueuePair, Verbs};
 use crate::context::{Maker, Provider};
-use crate::cq::CompletionQueue;
+use crate::cq::{CqFor, CqParent};
 use crate::error::{Error, Result, VerbError};
 use crate::id::QpId;
 use crate::parent::Parent;
@@ -95,8 +95,8 @@ pub(super) struct Depths {
 #[must_use = "`build` makes the queue pair"]
 pub struct QueuePairBuilder<'a, T: Transport, B: Backend = Basic> {
     pub(super) pd: Parent<'a, ProtectionDomain<'a>>,
-    pub(super) send_cq: Parent<'a, CompletionQueue<'a, B::Cq>>,
-    pub(super) recv_cq: Parent<'a, CompletionQueue<'a, B::Cq>>,
+    pub(super) send_cq: CqParent<'a, B::Cq>,
+    pub(super) recv_cq: CqParent<'a, B::Cq>,
     pub(super) caps: QpCaps,
     pub(super) signal_all: bool,
     pub(super) srq: Option<Arc<SrqCore<'a, B::Cq>>>,
@@ -110,10 +110,10 @@ impl<'a, T: Transport> QueuePairBuilder<'a, T, Basic> {
     /// [`Arc`].
     pub fn new(
         pd: impl Into<Parent<'a, ProtectionDomain<'a>>>,
-        send_cq: impl Into<Parent<'a, CompletionQueue<'a>>>,
-        recv_cq: impl Into<Parent<'a, CompletionQueue<'a>>>,
+        send_cq: impl CqFor<'a>,
+        recv_cq: impl CqFor<'a>,
     ) -> Self {
-        Self::of(pd.into(), send_cq.into(), recv_cq.into())
+        Self::of(pd.into(), send_cq.into_parent(), recv_cq.into_parent())
     }
 
     /// `ibv_create_qp_ex`—Posts shall go by `ibv_wr_*`, the [`Extended`] backend: fewer instructions, but `&mut self`.
@@ -194,8 +194,8 @@ impl<'a, T: Transport> QueuePairBuilder<'a, T, Extended> {
 impl<'a, T: Transport, B: Backend> QueuePairBuilder<'a, T, B> {
     pub(super) fn of(
         pd: Parent<'a, ProtectionDomain<'a>>,
-        send_cq: Parent<'a, CompletionQueue<'a, B::Cq>>,
-        recv_cq: Parent<'a, CompletionQueue<'a, B::Cq>>,
+        send_cq: CqParent<'a, B::Cq>,
+        recv_cq: CqParent<'a, B::Cq>,
     ) -> Self {
         let caps = QpCaps { send_depth: 16, recv_depth: 16, send_sges: 1, recv_sges: 1, inline: 0 };
         Self {

@@ -18,7 +18,7 @@ use super::change::Change;
 use super::link::{Leaver, Link};
 use super::state::QpState;
 use super::{Backend, Basic};
-use crate::cq::{CompletionQueue, CqKind};
+use crate::cq::{CqKind, CqParent};
 use crate::error::{Error, PATH_ADVICE, Result};
 use crate::id::QpId;
 use crate::parent::Parent;
@@ -31,7 +31,7 @@ const ALL_ATTRIBUTES: c_int = ((sys::IBV_QP_DEST_QPN << 1) - 1) as c_int;
 
 /// A completion queue with what was promised of its [room](crate::cq::Room).
 pub(super) struct Share<'a, K: CqKind> {
-    cq: Parent<'a, CompletionQueue<'a, K>>,
+    cq: CqParent<'a, K>,
     promised: u32,
     /// Whose receives complete there, if that is shared with others: then it has the promise.
     srq: Option<Arc<SrqCore<'a, K>>>,
@@ -40,8 +40,8 @@ pub(super) struct Share<'a, K: CqKind> {
 impl<'a, K: CqKind> Share<'a, K> {
     /// Shares of the send and the receive completion queue; of one, if they are the same, both at once.
     pub(super) fn pair(
-        send_cq: Parent<'a, CompletionQueue<'a, K>>,
-        recv_cq: Parent<'a, CompletionQueue<'a, K>>,
+        send_cq: CqParent<'a, K>,
+        recv_cq: CqParent<'a, K>,
         (send, recv): (u32, u32),
     ) -> Result<(Self, Self)> {
         if send_cq.as_ptr() == recv_cq.as_ptr() {
@@ -55,15 +55,15 @@ impl<'a, K: CqKind> Share<'a, K> {
         Ok((Self::new(send_cq, send)?, Self::new(recv_cq, recv)?))
     }
 
-    fn new(cq: Parent<'a, CompletionQueue<'a, K>>, needed: u32) -> Result<Self> {
+    fn new(cq: CqParent<'a, K>, needed: u32) -> Result<Self> {
         cq.room().promise(needed)?;
         Ok(Self { cq, promised: needed, srq: None })
     }
 
     /// A share of `send_cq` for a send queue, and of `recv_cq` for the receives of `srq`.
     pub(super) fn with_srq(
-        send_cq: Parent<'a, CompletionQueue<'a, K>>,
-        recv_cq: Parent<'a, CompletionQueue<'a, K>>,
+        send_cq: CqParent<'a, K>,
+        recv_cq: CqParent<'a, K>,
         send: u32,
         srq: &Arc<SrqCore<'a, K>>,
     ) -> Result<(Self, Self)> {

@@ -13,7 +13,7 @@ use super::builder::Depths;
 use super::link::{Leaver, Link};
 use super::state::{CanPostRecv, CanPostSend, Reset, Rts, State};
 use super::{Backend, OwnReceives, PostSend, QpCaps, QueuePair, QueuePairBuilder, Transport};
-use crate::cq::{CompletionQueue, Direct};
+use crate::cq::{CqFor, Direct};
 use crate::error::Result;
 use crate::mlx5::{self, DirectLink, DirectQueues};
 use crate::parent::Parent;
@@ -59,10 +59,10 @@ impl<'a, T: Transport> QueuePairBuilder<'a, T, Direct> {
     /// made by [`build_direct`](crate::CompletionQueueBuilder::build_direct).
     pub fn direct(
         pd: impl Into<Parent<'a, ProtectionDomain<'a>>>,
-        send_cq: impl Into<Parent<'a, CompletionQueue<'a, Direct>>>,
-        recv_cq: impl Into<Parent<'a, CompletionQueue<'a, Direct>>>,
+        send_cq: impl CqFor<'a, Direct>,
+        recv_cq: impl CqFor<'a, Direct>,
     ) -> Self {
-        Self::of(pd.into(), send_cq.into(), recv_cq.into())
+        Self::of(pd.into(), send_cq.into_parent(), recv_cq.into_parent())
     }
 
     /// How many entries the queues will claim of the send and the receive completion queue (of one, if they are the
@@ -82,8 +82,8 @@ impl<'a, T: Transport> QueuePairBuilder<'a, T, Direct> {
     #[doc(alias = "mlx5dv_init_obj")]
     pub fn build(mut self) -> Result<QueuePair<'a, T, Reset, Direct>> {
         let domain = mlx5::prepare(self.pd.context(), self.pd.as_ptr())?;
-        let (send_cq, recv_cq) =
-            (Arc::clone(self.send_cq.state().shared()), Arc::clone(self.recv_cq.state().shared()));
+        let [send_cq, recv_cq] =
+            [&self.send_cq, &self.recv_cq].map(|cq| Arc::clone(cq.direct().state().shared()));
         // what these leave may be what the device has no room for
         send_cq.sweep();
         recv_cq.sweep();

@@ -22,6 +22,8 @@ mod lids;
 mod lists;
 #[path = "../vm_ops/parents.rs"]
 mod parents;
+#[path = "../vm_ops/polled.rs"]
+mod polled;
 #[path = "../vm_ops/queues.rs"]
 mod queues;
 #[path = "../vm_errors/remote_access.rs"]

@@ -13,6 +13,8 @@ mod rig;
 mod data;
 #[path = "../vm_ops/lists.rs"]
 mod lists;
+#[path = "../vm_ops/polled.rs"]
+mod polled;
 #[path = "../vm_ops/queues.rs"]
 mod queues;
 mod stress;

@@ -13,7 +13,7 @@ use ibv::qp::Connected;
 use ibv::state::{Init, Rts};
 use ibv::{
     Backend, Basic, Buffer, CompletionQueue, Connection, Context, InitAttr, Local, LocalPort, MemoryRegion,
-    ProtectionDomain, QueuePair, QueuePairBuilder, RegionKind, Remote, RemoteAccess, Transport, Ud,
+    PollCq, ProtectionDomain, QueuePair, QueuePairBuilder, RegionKind, Remote, RemoteAccess, Transport, Ud,
     UdInitAttr, WcStatus, WorkCompletion, random_psn,
 };
 
@@ -271,22 +271,31 @@ pub(crate) fn contents<K: RegionKind, M: Buffer>(mr: &MemoryRegion<'_, K, M>) ->
     bytes
 }
 
-/// The next completions, so many.
-pub(crate) fn next_of(cq: &CompletionQueue<'_>, count: usize) -> Vec<WorkCompletion> {
+/// The next completions, so many, of polls that have room for what is left, up to 16.
+pub(crate) fn gather<W: std::fmt::Debug>(count: usize, mut poll: impl FnMut(usize) -> Vec<W>) -> Vec<W> {
     let start = Instant::now();
     let mut found = Vec::new();
     while found.len() < count {
-        let mut wcs = [WorkCompletion::default(); 16];
-        let room = wcs.len().min(count - found.len());
-        let new = cq.poll(&mut wcs[..room]).unwrap();
+        let new = poll((count - found.len()).min(16));
         if new.is_empty() {
             work();
         }
-        found.extend_from_slice(new);
+        found.extend(new);
         assert!(start.elapsed() < LIMIT, "{} of {count} completions came: {found:?}", found.len());
         thread::yield_now();
     }
     found
+}
+
+/// The next completions, so many.
+pub(crate) fn next_of(mut cq: &CompletionQueue<'_>, count: usize) -> Vec<WorkCompletion> {
+    next_from(&mut cq, count)
+}
+
+/// The same, of any kind of completion queue.
+pub(crate) fn next_from(cq: &mut impl PollCq, count: usize) -> Vec<WorkCompletion> {
+    let mut wcs = [WorkCompletion::default(); 16];
+    gather(count, |room| cq.poll_into(&mut wcs[..room]).unwrap().to_vec())
 }
 
 /// The next completion.

@@ -28,6 +28,8 @@ mod lists;
 mod notices;
 #[path = "../vm_ops/parents.rs"]
 mod parents;
+#[path = "../vm_ops/polled.rs"]
+mod polled;
 #[path = "../vm_ops/queries.rs"]
 mod queries;
 #[path = "../vm_ops/queues.rs"]
@@ -36,6 +38,8 @@ mod queues;
 mod remote_access;
 #[path = "../vm_ops/shared_receives.rs"]
 mod shared_receives;
+#[path = "times.rs"]
+mod times;
 #[path = "../vm_errors/transitions.rs"]
 mod transitions;
 #[path = "../vm_lifecycle/unwinding.rs"]

@@ -22,6 +22,7 @@ mod late_copies;
 mod lists;
 mod notices;
 mod parents;
+mod polled;
 mod queries;
 mod queues;
 mod shared_receives;

@@ -1,0 +1,333 @@
+//! Extended completion queues: what is read of completions, by whom, and what is called for it.
+
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test")]
+
+mod support_null;
+
+use std::sync::Arc;
+
+use ibv::fields::{
+    ByteLen, DlidPathBits, HasGrh, Imm, InvalidatedRkey, QpNum, Sl, Slid, SrcQp, Timestamp, WallClock,
+};
+use ibv::sys::{self, ibv_wc, ibv_wc_u1};
+use ibv::{
+    Arm, CompletionChannel, CompletionQueue, Context, Error, Extended, ExtendedCompletion, InitAttr, PollCq,
+    Poller, ProtectionDomain, Rc, WcFields, WcOpcode, WcStatus, WorkCompletion,
+};
+use nullhca::{Hca, hca};
+use support_null::*;
+
+fn queue<F: WcFields>(ctx: &Context) -> CompletionQueue<'_, Extended> {
+    CompletionQueue::builder(ctx, 64).build_extended::<F>().unwrap()
+}
+
+/// A receive of a message with all that it can have.
+fn message(id: u64) -> ibv_wc {
+    ibv_wc {
+        wr_id: id,
+        opcode: sys::IBV_WC_RECV,
+        byte_len: 100,
+        qp_num: 0x11,
+        src_qp: 0x22,
+        wc_flags: sys::IBV_WC_GRH | sys::IBV_WC_WITH_IMM,
+        u1: ibv_wc_u1 { imm_data: 0x0102_0304_u32.to_be() },
+        slid: 0x33,
+        sl: 4,
+        dlid_path_bits: 5,
+        ..Default::default()
+    }
+}
+
+fn failed(id: u64) -> ibv_wc {
+    let (status, vendor_err) = (sys::IBV_WC_REM_ACCESS_ERR, 0x88);
+    ibv_wc { status, vendor_err, opcode: sys::IBV_WC_RECV, ..message(id) }
+}
+
+fn runs(hca: Hca) -> usize {
+    hca.count("ibv_end_poll")
+}
+
+#[test]
+fn what_is_named_is_read() {
+    type All = (
+        (WcOpcode, ByteLen, Imm, InvalidatedRkey, QpNum, SrcQp),
+        (HasGrh, Slid, Sl, DlidPathBits),
+        Timestamp,
+        WallClock,
+    );
+    let ctx = open();
+    let cq = queue::<All>(&ctx);
+    let mut poller = Poller::<All>::new(&cq).unwrap();
+    hca().complete_at(cq.as_ptr(), message(7), 123);
+    let wc = poller.poll_one().unwrap().unwrap();
+    assert_eq!((wc.id(), wc.status()), (7, WcStatus::SUCCESS));
+    let of_all = (
+        WcOpcode::RECV,
+        ByteLen(Some(100)),
+        Imm(Some(0x0102_0304)),
+        InvalidatedRkey(None),
+        QpNum(0x11),
+        SrcQp(Some(0x22)),
+    );
+    let of_datagrams = (HasGrh(true), Slid(Some(0x33)), Sl(Some(4)), DlidPathBits(Some(5)));
+    assert_eq!(wc.result().unwrap(), (of_all, of_datagrams, Timestamp(123), WallClock(123_000)));
+    assert!(poller.poll_one().unwrap().is_none());
+}
+
+#[test]
+fn what_a_completion_does_not_have_is_not_given() {
+    type Fields = (ByteLen, Imm, InvalidatedRkey, SrcQp, Slid);
+    let ctx = open();
+    let cq = queue::<()>(&ctx);
+    let mut poller = Poller::<Fields>::new(&cq).unwrap();
+    // Soft-RoCE says on the sender's side that there is immediate data
+    hca().complete(cq.as_ptr(), ibv_wc { opcode: sys::IBV_WC_SEND, ..message(1) });
+    hca().complete(cq.as_ptr(), ibv_wc { opcode: sys::IBV_WC_RDMA_READ, wc_flags: 0, ..message(2) });
+    let invalidated = ibv_wc_u1 { invalidated_rkey: 0x99 };
+    hca().complete(cq.as_ptr(), ibv_wc { wc_flags: sys::IBV_WC_WITH_INV, u1: invalidated, ..message(3) });
+    let mut wcs = [ExtendedCompletion::default(); 4];
+    let done: Vec<_> = poller.poll(&mut wcs).unwrap().iter().map(|wc| wc.result().unwrap()).collect();
+    let nothing = (ByteLen(None), Imm(None), InvalidatedRkey(None), SrcQp(None), Slid(None));
+    assert_eq!(done[0], nothing);
+    assert_eq!(done[1], (ByteLen(Some(100)), nothing.1, nothing.2, nothing.3, nothing.4));
+    assert_eq!(done[2].2, InvalidatedRkey(Some(0x99)));
+    assert_eq!(done[2].1, Imm(None));
+}
+
+#[test]
+fn a_failure_has_nothing_but_its_reason() {
+    let ctx = open();
+    let cq = queue::<()>(&ctx);
+    let mut poller = Poller::<(WcOpcode, ByteLen)>::new(&cq).unwrap();
+    hca().complete(cq.as_ptr(), failed(9));
+    hca().complete(cq.as_ptr(), message(10));
+    hca().complete(cq.as_ptr(), failed(11));
+    let mut wcs = [ExtendedCompletion::default(); 2];
+    let [bad, good] = poller.poll(&mut wcs).unwrap() else { panic!("two") };
+    let error = bad.result().unwrap_err();
+    assert_eq!((error.id, error.status), (9, WcStatus::REM_ACCESS_ERR));
+    assert_eq!((error.qp_num, error.vendor_err), (0x11, 0x88));
+    assert_eq!(good.result().unwrap(), (WcOpcode::RECV, ByteLen(Some(100))));
+    // over what was there before
+    let [bad] = poller.poll(&mut wcs).unwrap() else { panic!("one") };
+    assert_eq!(bad.result().unwrap_err().id, 11);
+    // and before there was anything
+    let fresh = ExtendedCompletion::<(WcOpcode, ByteLen)>::default();
+    assert_eq!(fresh.result().unwrap_err().status, WcStatus::GENERAL_ERR);
+}
+
+#[test]
+fn a_run_takes_as_many_as_there_is_room_for() {
+    let ctx = open();
+    let cq = queue::<()>(&ctx);
+    let mut poller = Poller::<()>::new(&cq).unwrap();
+    (0..5).for_each(|id| hca().complete(cq.as_ptr(), message(id)));
+    let mut wcs = [ExtendedCompletion::default(); 3];
+    let ids = |done: &[ExtendedCompletion<()>]| done.iter().map(ExtendedCompletion::id).collect::<Vec<_>>();
+    assert_eq!(ids(poller.poll(&mut []).unwrap()), []);
+    assert_eq!(runs(hca()), 0);
+    assert_eq!(ids(poller.poll(&mut wcs).unwrap()), [0, 1, 2]);
+    assert_eq!(ids(poller.poll(&mut wcs).unwrap()), [3, 4]);
+    assert_eq!(ids(poller.poll(&mut wcs).unwrap()), []);
+    // an empty queue was none
+    assert_eq!(runs(hca()), 2);
+}
+
+/// Its rdma-core 44 finds 31 completions that never were, and frees its lock twice, if a run comes to the queue's end.
+#[test]
+fn runs_on_soft_roce_do_not_come_to_the_end() {
+    hca().configure(|config| config.device.vendor_id = 0x00ff_ffff);
+    let ctx = open();
+    let cq = queue::<()>(&ctx);
+    let mut poller = Poller::<()>::new(&cq).unwrap();
+    (0..5).for_each(|id| hca().complete(cq.as_ptr(), message(id)));
+    let mut wcs = [ExtendedCompletion::default(); 3];
+    assert_eq!(poller.poll(&mut wcs).unwrap().len(), 3);
+    assert_eq!(poller.poll(&mut wcs).unwrap().len(), 2);
+    assert_eq!(poller.poll(&mut wcs).unwrap().len(), 0);
+    assert_eq!(runs(hca()), 5);
+    (0..2).for_each(|id| hca().complete(cq.as_ptr(), message(id)));
+    // what was found before it failed is not lost
+    hca().script("ibv_start_poll", &[0, 0, libc::EIO]);
+    assert_eq!(poller.poll(&mut wcs).unwrap().len(), 2);
+    assert_eq!(poller.poll(&mut wcs).unwrap_err().code(), libc::EIO);
+    assert_eq!(poller.poll_one().unwrap_err().code(), libc::EIO);
+}
+
+#[test]
+fn a_poll_that_fails_loses_nothing_that_it_found() {
+    let ctx = open();
+    let cq = queue::<()>(&ctx);
+    let mut poller = Poller::<()>::new(&cq).unwrap();
+    (0..4).for_each(|id| hca().complete(cq.as_ptr(), message(id)));
+    hca().fail("ibv_start_poll", libc::EINVAL);
+    let mut wcs = [ExtendedCompletion::default(); 4];
+    let error = poller.poll(&mut wcs).unwrap_err();
+    assert_eq!((error.code(), runs(hca())), (libc::EINVAL, 0));
+    hca().script("ibv_next_poll", &[0, libc::EIO]);
+    assert_eq!(poller.poll(&mut wcs).unwrap().len(), 2);
+    assert_eq!(runs(hca()), 1);
+    assert_eq!(poller.poll(&mut wcs).unwrap_err().code(), libc::EIO);
+    assert_eq!(poller.poll_into(&mut [WorkCompletion::default(); 4]).unwrap_err().code(), libc::EIO);
+    assert_eq!(poller.poll_one().unwrap_err().code(), libc::EIO);
+    assert_eq!(runs(hca()), 1);
+}
+
+#[test]
+fn there_is_one_poller_at_a_time() {
+    let ctx = open();
+    let cq = queue::<Timestamp>(&ctx);
+    let first = Poller::<()>::new(&cq).unwrap();
+    assert!(matches!(Poller::<()>::new(&cq), Err(Error::Invalid { .. })));
+    drop(first);
+    let second = Poller::<Timestamp>::new(&cq).unwrap();
+    std::mem::forget(second);
+    assert!(matches!(Poller::<()>::new(&cq), Err(Error::Invalid { .. })));
+}
+
+#[test]
+fn what_a_queue_was_not_made_for_is_not_read() {
+    let ctx = open();
+    let cq = queue::<()>(&ctx);
+    for error in
+        [Poller::<Timestamp>::new(&cq).unwrap_err(), Poller::<(ByteLen, WallClock)>::new(&cq).unwrap_err()]
+    {
+        assert!(error.to_string().contains("build_extended::<F>()"), "{error}");
+    }
+    // all queues have these, and the refused pollers left it free
+    Poller::<(Slid, Sl, DlidPathBits, SrcQp, QpNum)>::new(&cq).unwrap();
+}
+
+#[test]
+fn devices_without_it_say_so() {
+    hca().configure(|config| config.wc_flags &= u64::from(sys::IBV_WC_STANDARD_FLAGS));
+    let ctx = open();
+    let build = |ctx: &Context| {
+        let builder = CompletionQueue::builder(ctx, 64);
+        builder.build_extended::<Timestamp>().unwrap_err()
+    };
+    let error = build(&ctx);
+    assert_eq!(error.errno(), Some(libc::EOPNOTSUPP));
+    assert!(error.to_string().contains("ibv_create_cq_ex"), "{error}");
+    queue::<()>(&ctx);
+    // a provider that takes the flag, and has no reader
+    hca().configure(|config| {
+        config.wc_flags |= u64::from(sys::IBV_WC_EX_WITH_COMPLETION_TIMESTAMP);
+        config.edit_cq = |cq| cq.read_completion_ts = None;
+    });
+    assert_eq!(build(&ctx).errno(), Some(libc::EOPNOTSUPP));
+    hca().configure(|config| config.edit_cq = |cq| cq.next_poll = None);
+    assert_eq!(build(&ctx).errno(), Some(libc::EOPNOTSUPP));
+    hca().configure(|config| config.wc_flags = 0);
+    let ctx = open();
+    assert_eq!(build(&ctx).errno(), Some(libc::EOPNOTSUPP));
+    assert_eq!(hca().live().cqs, 0);
+}
+
+#[test]
+fn limits_are_those_of_other_queues() {
+    let ctx = open();
+    let build = |entries| CompletionQueue::builder(&ctx, entries).build_extended::<()>().unwrap_err();
+    assert!(matches!(build(0), Error::Invalid { .. }));
+    assert!(matches!(build(1 << 20), Error::Limit { .. }));
+    let (other, builder) = (open_other(), CompletionQueue::builder(&ctx, 4));
+    let channel = other.create_comp_channel().unwrap();
+    let error = builder.channel(&channel).build_extended::<()>().unwrap_err();
+    assert!(matches!(error, Error::OtherContext { .. }), "{error}");
+}
+
+fn take(cq: &mut impl PollCq) -> Vec<(u64, Option<u32>, Option<u32>)> {
+    let mut wcs = [WorkCompletion::default(); 8];
+    let done = cq.poll_into(&mut wcs).unwrap();
+    let what = |wc: &WorkCompletion| {
+        let done = wc.result().unwrap();
+        (wc.id(), done.byte_len(), done.src_qp())
+    };
+    done.iter().map(what).collect()
+}
+
+#[test]
+fn code_for_every_kind_reads_all_of_the_standard() {
+    let ctx = open();
+    let (bare, extended) = (ctx.create_cq(8).unwrap(), queue::<()>(&ctx));
+    let mut poller = Poller::<()>::new(&extended).unwrap();
+    for cq in [bare.as_ptr(), extended.as_ptr()] {
+        hca().complete(cq, message(3));
+    }
+    assert_eq!(take(&mut poller), [(3, Some(100), Some(0x22))]);
+    assert_eq!(take(&mut &bare), [(3, Some(100), Some(0x22))]);
+    hca().complete(extended.as_ptr(), failed(4));
+    let mut wcs = [WorkCompletion::default(); 1];
+    let error = poller.poll_into(&mut wcs).unwrap()[0].result().unwrap_err();
+    assert_eq!((error.id, error.qp_num, error.vendor_err), (4, 0x11, 0x88));
+}
+
+#[test]
+fn queue_pairs_of_both_backends_complete_to_them() {
+    let ctx = Arc::new(open());
+    let pd = Arc::new(ProtectionDomain::new(&ctx).unwrap());
+    let builder = CompletionQueue::builder(Arc::clone(&ctx), 256);
+    let extended = Arc::new(builder.build_extended::<()>().unwrap());
+    let bare = Arc::new(CompletionQueue::new(&ctx, 64).unwrap());
+    let builder = |receives| ibv::QueuePairBuilder::<Rc, _>::new(&pd, &extended, receives);
+    let one = builder(&extended).build().unwrap();
+    let other = builder(&extended).extended().build().unwrap();
+    let mixed = ibv::QueuePairBuilder::<Rc, _>::new(&pd, &bare, Arc::clone(&extended)).build().unwrap();
+    let (id, raw) = (hca().id(extended.as_ptr()).unwrap(), extended.as_ptr());
+    drop(extended);
+    assert_eq!(hca().id(raw), Some(id), "they hold it");
+    drop((one, other));
+    assert_eq!(hca().id(raw), Some(id));
+    drop(mixed);
+    assert_eq!(hca().id(raw), None);
+}
+
+#[test]
+fn room_is_promised_and_comes_back_when_a_poll_found_nothing() {
+    let ctx = open();
+    let pd = ctx.alloc_pd().unwrap();
+    let cq = queue::<()>(&ctx);
+    let make = || {
+        let builder = pd.create_qp::<Rc>(&cq, &cq).send_depth(31).recv_depth(31);
+        Ok::<_, Error>(builder.build()?.init(InitAttr::new(1))?)
+    };
+    let mut poller = Poller::<()>::new(&cq).unwrap();
+    drop(make().unwrap());
+    hca().complete(cq.as_ptr(), message(1));
+    assert!(matches!(make(), Err(Error::CqRoom { needed: 64, free: 0, capacity: 64 })));
+    assert!(poller.poll_one().unwrap().is_some());
+    assert!(make().is_err());
+    assert!(poller.poll_one().unwrap().is_none());
+    drop(make().unwrap());
+    assert!(make().is_err());
+    assert_eq!(poller.poll(&mut [ExtendedCompletion::default(); 4]).unwrap().len(), 0);
+    make().unwrap();
+}
+
+#[test]
+fn the_poller_arms() {
+    let ctx = open();
+    let channel = CompletionChannel::new(&ctx).unwrap();
+    let builder = CompletionQueue::builder(&ctx, 8).channel(&channel);
+    let cq = builder.build_extended::<()>().unwrap();
+    let mut poller = Poller::<()>::new(&cq).unwrap();
+    poller.arm(Arm::Any).unwrap();
+    hca().complete(cq.as_ptr(), message(1));
+    assert_eq!(channel.wait().unwrap(), cq.id());
+    assert_eq!(poller.cq().id(), cq.id());
+    let without = queue::<()>(&ctx);
+    let error = Poller::<()>::new(&without).unwrap().arm(Arm::Any).unwrap_err();
+    assert!(matches!(error, Error::Invalid { .. }));
+}
+
+#[test]
+fn a_poller_moves_to_another_thread_with_its_queue() {
+    let ctx = Arc::new(open());
+    let cq = CompletionQueue::builder(ctx, 8).build_extended::<()>().unwrap();
+    let cq = Arc::new(cq);
+    let mut poller = Poller::<()>::new(&cq).unwrap();
+    hca().complete(cq.as_ptr(), message(1));
+    drop(cq);
+    let id = std::thread::spawn(move || poller.poll_one().unwrap().unwrap().id()).join().unwrap();
+    assert_eq!(id, 1);
+}

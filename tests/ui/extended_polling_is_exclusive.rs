@@ -1,0 +1,7 @@
+use ibv::Poller;
+
+fn poll(poller: &Poller<'_>) {
+    let _ = poller.poll_one();
+}
+
+fn main() {}
