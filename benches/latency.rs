@@ -15,14 +15,17 @@
 //! --all-features --bench latency`.
 //!
 //! A row is measured in turns: C, ours, C, ours, …, C, each time two new processes, with the same size and number of
-//! messages. Each median of ours is held against the mean of those of C before and after it. If C typically differs from
-//! one run to the next by more than 5 %, nothing can be concluded. `computed` is what both processes together computed
-//! in a round trip.
+//! messages, and as often as the time that all rows have allows. Each median of ours is held against the mean of those of
+//! C before and after it; of these ratios the median counts, and the interval in which it is with 95 % certainty. C is held
+//! against C in the same way: if that interval leaves 1 by more than 5 %, nothing can be concluded. `computed` is what both
+//! processes together computed in a round trip.
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use ibv_bench_pairs::{
-    Operation, Options, Pairs, Place, Result, Series, Test, ours, program, theirs, ticks_per_microsecond,
+    Operation, Options, Pairs, Place, Result, Series, Test, Turns, ours, program, theirs,
+    ticks_per_microsecond,
 };
 use serde_json::{Value, json};
 
@@ -38,6 +41,8 @@ const DIRECT_SIZES: [usize; 2] = [64, 4096];
 const ITERATIONS: std::ops::RangeInclusive<u64> = 50..=20_000;
 /// Of a first run, which tells how many those are.
 const TRY: u64 = 200;
+/// All rows: so that `cargo bench` ends within ten minutes.
+const TOTAL: Duration = Duration::from_secs(210);
 
 fn tests(place: &Place) -> Vec<Test> {
     use Operation::{CmpSwp, FetchAdd, Read, Send, Tcp, Write};
@@ -87,39 +92,38 @@ impl Bench<'_> {
         Series::read(&theirs(&self.place, test)?, self.ticks)
     }
 
-    /// As many messages as a run has time for.
-    fn sized(&self, test: Test) -> Result<Test> {
-        let first = self.ours(&Test { iterations: TRY, ..test.clone() })?.mean();
-        let round_trip = if test.operation.is_two_sided() { 2.0 * first } else { first };
-        let iterations = (self.options.time.as_secs_f64() * 1e6 / round_trip) as u64;
-        Ok(Test { iterations: iterations.clamp(*ITERATIONS.start(), *ITERATIONS.end()), ..test })
-    }
-
-    fn measure(&self, test: Test) -> Result<Measured> {
-        let test = self.sized(test)?;
+    fn measure(&self, test: Test, turns: Turns) -> Result<Measured> {
+        let first = Test { iterations: TRY, ..test.clone() };
+        let ours = self.ours(&first)?.mean();
+        // a program that cannot do it here says so now
+        let theirs = program(&test)
+            .and_then(|_| self.theirs(&first).map(|series| series.mean()).map_err(|error| error.to_string()));
+        let test = self.sized(test, theirs.as_ref().map_or(ours, |theirs| ours.max(*theirs)));
         let (mut all_ours, mut all_theirs) = (Series::new()?, Series::new()?);
         let mut ours = || -> Result<f64> {
             let series = self.ours(&test)?;
             all_ours.add(&series)?;
             Ok(series.at(50.0))
         };
-        // a program that cannot do it here says so the first time
-        let has_theirs =
-            program(&test).and_then(|_| self.theirs(&test).map(drop).map_err(|error| error.to_string()));
-        let pairs = match has_theirs {
-            Ok(()) => Ok(Pairs::take(self.options.pairs, ours, || {
+        let pairs = match theirs {
+            Ok(_) => Ok(turns.pairs(ours, || {
                 let series = self.theirs(&test)?;
                 all_theirs.add(&series)?;
                 Ok(series.at(50.0))
             })?),
             Err(why) => {
-                for _ in 0..self.options.pairs {
-                    ours()?;
-                }
+                turns.alone(&mut ours)?;
                 Err(why)
             }
         };
         Ok(Measured { test, ours: all_ours, theirs: pairs.map(|pairs| (all_theirs, pairs)) })
+    }
+
+    /// As many messages as a run has time for, of which each takes so long, in microseconds.
+    fn sized(&self, test: Test, each: f64) -> Test {
+        let round_trip = if test.operation.is_two_sided() { 2.0 * each } else { each };
+        let iterations = (self.options.time.as_secs_f64() * 1e6 / round_trip) as u64;
+        Test { iterations: iterations.clamp(*ITERATIONS.start(), *ITERATIONS.end()), ..test }
     }
 }
 
@@ -177,8 +181,8 @@ fn benchmark(options: &Options) -> Result<()> {
         let columns = COLUMNS.map(|name| format!("{name:>9}"));
         println!("{}\n{:22} {:>7} {}", bench.place.describe(), "µs", "samples", columns.join(" "));
     }
-    options.measure("latency", tests(&bench.place), |test| {
-        let measured = bench.measure(test)?;
+    options.measure("latency", tests(&bench.place), |test, turns| {
+        let measured = bench.measure(test, turns)?;
         if options.json {
             measured.print_json();
         } else {
@@ -189,5 +193,5 @@ fn benchmark(options: &Options) -> Result<()> {
 }
 
 fn main() -> ExitCode {
-    ibv_bench_pairs::main("latency", ABOUT, benchmark)
+    ibv_bench_pairs::main("latency", ABOUT, TOTAL, benchmark)
 }

@@ -25,24 +25,32 @@ mod test;
 
 use std::error::Error;
 use std::process::ExitCode;
+use std::time::Duration;
 
 pub use clock::ticks_per_microsecond;
 pub use options::Options;
 pub use perftest::{messages_per_second, program};
 pub use place::Place;
-pub use rounds::Pairs;
+pub use rounds::{Pairs, Turns};
 pub use series::Series;
 pub use test::{Kind, Operation, Test};
 
 /// Of a benchmark, which has one reader.
 pub type Result<T, E = Box<dyn Error>> = std::result::Result<T, E>;
 
-/// Runs a benchmark, or one of the processes that it starts: those are this program too.
-pub fn main(name: &str, about: &str, benchmark: impl FnOnce(&Options) -> Result<()>) -> ExitCode {
+/// Runs a benchmark, or one of the processes that it starts: those are this program too. `total`: how long its rows may
+/// take, if nothing else is asked for.
+pub fn main(
+    name: &str,
+    about: &str,
+    total: Duration,
+    benchmark: impl FnOnce(&Options) -> Result<()>,
+) -> ExitCode {
     let mut words = std::env::args().skip(1);
     let result = match words.next().as_deref() {
         Some(side::WORD) => side::run(&words.collect::<Vec<_>>()),
-        _ => Options::parse(about).and_then(|options| options.map_or(Ok(()), |options| benchmark(&options))),
+        _ => Options::parse(about, total)
+            .and_then(|options| options.map_or(Ok(()), |options| benchmark(&options))),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

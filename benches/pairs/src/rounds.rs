@@ -1,46 +1,78 @@
 //! Taking turns, and what follows from the numbers.
 
+use std::time::Instant;
+
 use serde_json::{Value, json};
 
 use crate::Result;
 
-/// How far two runs of the same C program may typically be apart, for anything to follow.
+/// How far from 1 C may be beside C, taken as ours is, for anything to follow.
 const SPREAD: f64 = 0.05;
+/// How sure it is that a median is in its interval.
+const CERTAINTY: f64 = 0.95;
+/// So often a row is measured, however long it takes.
+const LEAST: usize = 3;
+
+/// How often a row is measured: so many times, but no more after that moment.
+#[derive(Clone, Copy, Debug)]
+pub struct Turns {
+    pub(crate) most: u32,
+    pub(crate) until: Instant,
+}
+
+impl Turns {
+    fn goes_on(&self, done: usize) -> bool {
+        done < self.most as usize && (done < LEAST || Instant::now() < self.until)
+    }
+
+    /// C, ours, C, ours, …, C: each gives a number.
+    pub fn pairs(
+        &self,
+        mut ours: impl FnMut() -> Result<f64>,
+        mut theirs: impl FnMut() -> Result<f64>,
+    ) -> Result<Pairs> {
+        let (mut of_ours, mut of_theirs) = (Vec::new(), vec![theirs()?]);
+        while self.goes_on(of_ours.len()) {
+            of_ours.push(ours()?);
+            of_theirs.push(theirs()?);
+        }
+        Ok(Pairs::new(&of_ours, &of_theirs))
+    }
+
+    /// Ours alone.
+    pub fn alone(&self, mut ours: impl FnMut() -> Result<f64>) -> Result<()> {
+        let mut done = 0;
+        while self.goes_on(done) {
+            ours()?;
+            done += 1;
+        }
+        Ok(())
+    }
+}
 
 /// Ours beside C's, taken in turns.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Pairs {
     /// Ours as a part of the mean of the C runs before and after, in order.
     ratios: Vec<f64>,
-    /// How far C is from itself: typically from one run to the next, or between the quarters of all runs if that is
-    /// more, as where it is now of one kind and now of another.
+    /// The same of C: how far the interval of its median goes from 1.
     spread: f64,
 }
 
 impl Pairs {
-    /// C, ours, C, ours, …, C: each gives a number.
-    pub fn take(
-        count: u32,
-        mut ours: impl FnMut() -> Result<f64>,
-        mut theirs: impl FnMut() -> Result<f64>,
-    ) -> Result<Self> {
-        let (mut of_ours, mut of_theirs) = (Vec::new(), vec![theirs()?]);
-        for _ in 0..count {
-            of_ours.push(ours()?);
-            of_theirs.push(theirs()?);
-        }
-        Ok(Self::new(&of_ours, &of_theirs))
-    }
-
     fn new(ours: &[f64], theirs: &[f64]) -> Self {
-        let neighbours = theirs.iter().zip(theirs.iter().skip(1));
-        let ratios =
-            ours.iter().zip(neighbours.clone()).map(|(ours, (before, after))| 2.0 * ours / (before + after));
-        let apart = neighbours.map(|(before, after)| (after / before - 1.0).abs());
-        let all = sorted(theirs.iter().copied());
-        let quarter = |part: usize| all.get((all.len() - 1) * part / 4).copied().unwrap_or(f64::NAN);
-        let between = (quarter(3) - quarter(1)) / median(&all);
-        Self { ratios: sorted(ratios), spread: median(&sorted(apart)).max(between) }
+        let beside = |runs: &[f64], neighbours: &mut dyn Iterator<Item = (f64, f64)>| {
+            sorted(runs.iter().zip(neighbours).map(|(run, (before, after))| 2.0 * run / (before + after)))
+        };
+        let after = |by: usize| theirs.iter().copied().zip(theirs.iter().copied().skip(by));
+        let ratios = beside(ours, &mut after(1));
+        let of_c = match theirs {
+            // of two runs, one beside the other
+            [first, second] => vec![first / second],
+            _ => beside(theirs.get(1..).unwrap_or_default(), &mut after(2)),
+        };
+        let (low, high) = interval(&of_c);
+        Self { ratios, spread: (low - 1.0).abs().max((high - 1.0).abs()) }
     }
 
     /// The median of the pairs.
@@ -53,13 +85,14 @@ impl Pairs {
         self.spread <= SPREAD
     }
 
-    /// Median, extremes, C's own spread, and whether they say anything.
+    /// Median and its interval, C's own spread, and whether they say anything.
     pub fn to_json(&self) -> Value {
+        let (low, high) = interval(&self.ratios);
         json!({
             "pairs": self.ratios.len(),
             "ratio": self.ratio(),
-            "low": self.ratios.first(),
-            "high": self.ratios.last(),
+            "low": low,
+            "high": high,
             "spread": self.spread,
             "conclusive": self.is_conclusive(),
         })
@@ -69,8 +102,7 @@ impl Pairs {
 /// For people.
 impl std::fmt::Display for Pairs {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let (low, high) = (self.ratios.first(), self.ratios.last());
-        let [low, high] = [low, high].map(|ratio| ratio.copied().unwrap_or(f64::NAN));
+        let (low, high) = interval(&self.ratios);
         let spread = self.spread * 100.0;
         if self.is_conclusive() {
             write!(f, "{:.3} of C ({low:.3} to {high:.3}; C differs by {spread:.1} %)", self.ratio())
@@ -84,6 +116,27 @@ fn sorted(numbers: impl Iterator<Item = f64>) -> Vec<f64> {
     let mut numbers: Vec<f64> = numbers.collect();
     numbers.sort_by(f64::total_cmp);
     numbers
+}
+
+/// Where the median is of what these sorted numbers are samples of: between two of them, as long as there are enough to be
+/// [`CERTAINTY`] sure (six), else between the extremes. Whatever the numbers' distribution: half of it is above the median,
+/// so that how many samples are is like heads of a coin.
+fn interval(numbers: &[f64]) -> (f64, f64) {
+    let count = numbers.len();
+    // the chance of so many heads, and of so many or fewer
+    let (mut chance, mut tail, mut cut) = (0.5f64.powi(count as i32), 0.0, 0);
+    loop {
+        tail += chance;
+        if 1.0 - 2.0 * tail < CERTAINTY || 2 * cut >= count {
+            break;
+        }
+        cut += 1;
+        chance *= (count + 1 - cut) as f64 / cut as f64;
+    }
+    // cut - 1 at each end are outside
+    let at = |index: usize| numbers.get(index).copied().unwrap_or(f64::NAN);
+    let outside = cut.saturating_sub(1);
+    (at(outside), at(count.saturating_sub(1 + outside)))
 }
 
 /// Of sorted numbers.
@@ -105,24 +158,51 @@ mod tests {
         // everything becomes slower by 10 % from run to run; ours is equal
         let theirs = [100.0, 120.0, 140.0, 160.0];
         let pairs = Pairs::new(&[110.0, 130.0, 150.0], &theirs);
-        assert_eq!(pairs.ratio(), 1.0);
-        assert!(!pairs.is_conclusive(), "{pairs}");
+        assert_eq!((pairs.ratio(), pairs.spread), (1.0, 0.0));
     }
 
     #[test]
     fn what_is_of_two_kinds_is_not_conclusive() {
-        let theirs = [10.0, 10.0, 10.0, 10.0, 40.0, 40.0, 40.0, 40.0];
+        let theirs = [10.0, 10.0, 40.0, 10.0, 40.0, 40.0, 10.0, 40.0];
         let pairs = Pairs::new(&[10.0; 7], &theirs);
         assert!(!pairs.is_conclusive(), "{pairs}");
+        assert!(!Pairs::new(&[10.0], &[10.0, 11.0]).is_conclusive());
+    }
+
+    #[test]
+    fn the_median_is_between_as_many_as_are_needed_to_be_sure() {
+        // the tables of the sign test: of 6 to 8 the extremes, of 9 to 11 the second ones, of 12 to 14 the third ones
+        for (count, outside) in
+            [(1, 0), (5, 0), (6, 0), (8, 0), (9, 1), (11, 1), (12, 2), (14, 2), (15, 3), (25, 7)]
+        {
+            let numbers: Vec<f64> = (0..count).map(f64::from).collect();
+            assert_eq!(interval(&numbers), (f64::from(outside), f64::from(count - 1 - outside)), "{count}");
+        }
     }
 
     #[test]
     fn one_bad_run_does_not_count() {
-        let mut ours = [10.2, 10.2, 30.0, 10.2, 10.2, 10.2, 10.2].into_iter();
-        let pairs = Pairs::take(7, || ours.next().ok_or("end".into()), || Ok(10.0)).unwrap();
+        let turns = |most| Turns { most, until: Instant::now() + std::time::Duration::from_secs(60) };
+        let mut ours = [10.2, 10.2, 30.0].into_iter().chain(std::iter::repeat(10.2));
+        let pairs = turns(9).pairs(|| ours.next().ok_or("end".into()), || Ok(10.0)).unwrap();
         assert!((pairs.ratio() - 1.02).abs() < 1e-9 && pairs.is_conclusive());
-        assert_eq!(pairs.to_string(), "1.020 of C (1.020 to 3.000; C differs by 0.0 %)");
+        assert_eq!(pairs.to_string(), "1.020 of C (1.020 to 1.020; C differs by 0.0 %)");
         let json = pairs.to_json();
-        assert_eq!((json["pairs"].as_u64(), json["conclusive"].as_bool()), (Some(7), Some(true)));
+        assert_eq!((json["pairs"].as_u64(), json["conclusive"].as_bool()), (Some(9), Some(true)));
+    }
+
+    #[test]
+    fn a_row_that_has_no_time_left_is_measured_three_times() {
+        let turns = |most| Turns { most, until: Instant::now() };
+        let count = |most| turns(most).pairs(|| Ok(1.0), || Ok(1.0)).unwrap().ratios.len();
+        assert_eq!([1, 3, 9].map(count), [1, 3, 3]);
+        let mut runs = 0;
+        turns(9)
+            .alone(|| {
+                runs += 1;
+                Ok(1.0)
+            })
+            .unwrap();
+        assert_eq!(runs, 3);
     }
 }

@@ -16,8 +16,8 @@ use crate::{cargo, vm};
 /// For one benchmark; in an emulated machine everything takes longer.
 const LIMIT: Duration = Duration::from_secs(1800);
 const GUEST_LIMIT: Duration = Duration::from_secs(5400);
-/// How long a run takes in a guest, in milliseconds: there a message takes some of them.
-const GUEST_TIME: &str = "1000";
+/// How long a run takes in a guest, in milliseconds: there a message takes some of them. And all rows, in seconds.
+const GUEST_TIMES: [&str; 4] = ["--time", "1000", "--total", "4500"];
 
 /// Where latency and bandwidth are measured.
 #[derive(Debug)]
@@ -60,25 +60,22 @@ impl Place {
     }
 }
 
-/// The programs of Cargo's benchmarks of these names, built.
-pub(super) fn build<const N: usize>(names: [&str; N]) -> Result<[PathBuf; N]> {
-    let mut arguments =
-        vec!["bench", "--no-run", "--package", "ibv", "--package", "ibv-bench-pairs", "--all-features"];
-    arguments.extend(names.iter().flat_map(|name| ["--bench", name]));
-    let messages = cargo::messages(&arguments)?;
-    let program = |name: &str| {
-        let is = |message: &&Value| message.pointer("/target/name").and_then(Value::as_str) == Some(name);
-        let programs = messages.iter().filter(is).filter_map(|message| message.get("executable")?.as_str());
-        programs.map(PathBuf::from).next_back().with_context(|| format!("cargo built no benchmark {name}"))
-    };
-    let programs: Vec<_> = names.into_iter().map(program).collect::<Result<_>>()?;
-    programs.try_into().ok().context("as many programs as names")
+/// What all benchmarks are built from, so that they are built once. (The second package has the direct path only if
+/// features are asked for it too.)
+const BENCH: [&str; 6] = ["bench", "--package", "ibv", "--package", "ibv-bench-pairs", "--all-features"];
+
+/// The program of a benchmark of Cargo's, built.
+pub(super) fn build(name: &str) -> Result<PathBuf> {
+    let messages = cargo::messages(&[&BENCH[..], &["--no-run", "--bench", name]].concat())?;
+    let is = |message: &&Value| message.pointer("/target/name").and_then(Value::as_str) == Some(name);
+    let programs = messages.iter().filter(is).filter_map(|message| message.get("executable")?.as_str());
+    programs.map(PathBuf::from).next_back().with_context(|| format!("cargo built no benchmark {name}"))
 }
 
 /// Nanoseconds beside C's: those benchmarks keep them themselves.
 pub(super) fn nanoseconds() -> Result<()> {
     let mut command = cargo::cargo();
-    command.args(["bench", "--package=ibv", "--features=mlx5", "--bench=data_path", "--bench=mlx5_path"]);
+    command.args(BENCH).args(["--bench=data_path", "--bench=mlx5_path"]);
     let status = command.status().context("cannot run cargo")?;
     ensure!(status.success(), "`cargo bench --bench data_path --bench mlx5_path` failed");
     Ok(())
@@ -144,8 +141,9 @@ fn run_in_guest(kernel: &Kernel, program: &Path, options: &[OsString]) -> Result
         timeout: GUEST_LIMIT,
         directory: std::env::current_dir().context("the current folder is gone")?,
         environment,
-        command: [program.into(), "--json".into(), "--time".into(), GUEST_TIME.into()]
+        command: [program.into(), "--json".into()]
             .into_iter()
+            .chain(GUEST_TIMES.map(OsString::from))
             .chain(options.iter().cloned())
             .collect(),
     };

@@ -26,9 +26,11 @@ use std::process::ExitCode;
 use measure::Place;
 
 const HELP: &str = "\
-cargo xtask bench [counts [--bless] | assembly | peers | time | latency | report] [--device DEVICE] [-- OPTION...]
+cargo xtask bench [counts [--bless] | assembly | peers | time | latency | bandwidth | report]
+                  [--device DEVICE] [-- OPTION...]
 
-Without a command: all of it, one after the other.
+Without a command: all of it, one after the other, in a quarter of an hour. `time`, `latency` and `bandwidth` alone renew
+their parts of BENCHMARKS.md, too; the others stay as they are.
 
   counts   instructions of the data path beside those of the same loop in C: on a provider that does nothing, through
            libmlx5, and of the direct path; that ours are as committed (benches/counts.txt); and `assembly`
@@ -37,12 +39,14 @@ Without a command: all of it, one after the other.
   --bless  writes benches/counts.txt anew for this compiler
   peers    instructions and allocations of the same loops through other crates, which are built from crates.io
   time     nanoseconds of the data path beside C's, and how the cost of a post grows
-  latency  latency and bandwidth between two processes, beside perftest's programs and TCP
+  latency  between two processes, beside perftest's programs and TCP
+  bandwidth
+           messages a second between them
   report   a page with charts, and BENCHMARKS.md, from what was measured last
 
-  --device DEVICE   for latency. soft: the software HCA; rxe: Soft-RoCE in a virtual machine; else a device of this
+  --device DEVICE   for latency and bandwidth. soft: the software HCA; rxe: Soft-RoCE in a virtual machine; else a device of this
                     machine (default: IBV_DEVICE if set, else soft)
-  -- OPTION...      for latency: those of `cargo bench --bench latency`, such as --pairs 3";
+  -- OPTION...      for them: those of `cargo bench --bench latency`, such as --pairs 3";
 
 /// Where a report's data are: `ibv-bench` in Cargo's folder, which `program` is in.
 fn reports(program: &Path) -> Result<PathBuf> {
@@ -65,7 +69,11 @@ struct Wanted {
     options: Vec<OsString>,
 }
 
-const PARTS: [&str; 6] = ["counts", "assembly", "peers", "time", "latency", "report"];
+const PARTS: [&str; 7] = ["counts", "assembly", "peers", "time", "latency", "bandwidth", "report"];
+/// Those that take time, and are in the report as soon as they are done.
+const TIMED: [&str; 3] = ["time", "latency", "bandwidth"];
+/// Those at a place.
+const PLACED: [&str; 2] = ["latency", "bandwidth"];
 
 impl Wanted {
     /// None if help was asked for.
@@ -89,12 +97,13 @@ impl Wanted {
             }
         }
         let given = [
-            ("--bless", wanted.bless, "counts"),
-            ("--device", wanted.device.is_some(), "latency"),
-            ("-- OPTION...", !wanted.options.is_empty(), "latency"),
+            ("--bless", wanted.bless, &["counts"][..]),
+            ("--device", wanted.device.is_some(), &PLACED),
+            ("-- OPTION...", !wanted.options.is_empty(), &PLACED),
         ];
-        for (option, is_given, part) in given {
-            ensure!(!is_given || wanted.wants(part), "{option} is for `cargo xtask bench {part}`");
+        for (option, is_given, parts) in given {
+            let is_wanted = parts.iter().any(|part| wanted.wants(part));
+            ensure!(!is_given || is_wanted, "{option} is for `cargo xtask bench {}`", parts.join("` and `"));
         }
         Ok(Some(wanted))
     }
@@ -132,21 +141,27 @@ pub(crate) fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
         }
     }
     if wanted.wants("time") {
-        eprintln!("bench: time");
+        eprintln!("bench: time, which takes half a minute");
         measure::nanoseconds()?;
-        let [scaling] = measure::build(["scaling"])?;
+        let scaling = measure::build("scaling")?;
         measure::here(&scaling, &reports(&scaling)?.join("scaling.json"))?;
     }
-    if wanted.wants("latency") {
-        eprintln!("bench: latency and bandwidth");
+    let placed = PLACED.into_iter().filter(|part| wanted.wants(part)).collect::<Vec<_>>();
+    if !placed.is_empty() {
         let device = wanted.device.clone().or_else(|| std::env::var("IBV_DEVICE").ok());
         let place = Place::new(device.as_deref())?;
-        let [latency, bandwidth] = measure::build(["latency", "bandwidth"])?;
-        let folder = reports(&latency)?;
-        measure::at(&place, &latency, "latency", &wanted.options, &folder)?;
-        measure::at(&place, &bandwidth, "bandwidth", &wanted.options, &folder)?;
+        for part in placed {
+            eprintln!("bench: {part}");
+            let program = measure::build(part)?;
+            // rows that failed are no reason to measure nothing else
+            if let Err(error) = measure::at(&place, &program, part, &wanted.options, &reports(&program)?) {
+                eprintln!("bench: {error:#}");
+                status = ExitCode::FAILURE;
+            }
+        }
     }
-    if wanted.part.is_none() || wanted.wants("report") {
+    let is_timed = wanted.part.as_deref().is_some_and(|part| TIMED.contains(&part));
+    if is_timed || wanted.wants("report") {
         println!("{}", report::write(&reports(&std::env::current_exe()?)?)?.display());
     }
     Ok(status)
@@ -177,5 +192,6 @@ mod tests {
             assert!(parse(line).is_err(), "{line}");
         }
         assert!(parse("--bless --device soft -- --pairs 3").unwrap().is_some());
+        assert!(parse("bandwidth --device soft -- --pairs 3").unwrap().is_some());
     }
 }

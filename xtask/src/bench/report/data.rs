@@ -5,17 +5,19 @@ use serde_json::Value;
 use std::fs;
 use std::path::Path;
 
+use super::machine;
+
 /// Everything that there is.
 #[derive(Debug, Default)]
 pub(super) struct Data {
     /// Instructions beside C's.
-    pub(super) counts: Vec<Row>,
+    pub(super) counts: Rows,
     /// Nanoseconds beside C's.
-    pub(super) nanoseconds: Vec<Row>,
+    pub(super) nanoseconds: Rows,
     /// Instructions of other crates.
-    pub(super) peers: Vec<Row>,
+    pub(super) peers: Rows,
     /// How the cost of a post grows.
-    pub(super) scaling: Vec<Row>,
+    pub(super) scaling: Rows,
     /// Latencies, by place.
     pub(super) latency: Vec<Place>,
     /// Messages a second, by place.
@@ -27,7 +29,23 @@ pub(super) struct Data {
 pub(super) struct Place {
     /// The device, and where it is.
     pub(super) name: String,
-    pub(super) rows: Vec<Row>,
+    pub(super) rows: Rows,
+}
+
+/// The rows of a file.
+#[derive(Debug, Default)]
+pub(super) struct Rows {
+    pub(super) all: Vec<Row>,
+    /// When it was written.
+    pub(super) measured: String,
+}
+
+impl std::ops::Deref for Rows {
+    type Target = [Row];
+
+    fn deref(&self) -> &[Row] {
+        &self.all
+    }
 }
 
 /// One line.
@@ -60,23 +78,25 @@ fn places(folder: &Path, what: &str) -> Result<Vec<Place>> {
     files.sort();
     let mut places = Vec::new();
     for file in files {
-        let mut rows = read(&file)?.into_iter();
-        let name = rows.next().and_then(|row| row.text("place")).unwrap_or_default();
-        let rows: Vec<_> = rows.collect();
-        if !rows.is_empty() {
+        let mut rows = read(&file)?;
+        let name = rows.first().and_then(|row| row.text("place")).unwrap_or_default();
+        if rows.len() > 1 {
+            rows.all.remove(0);
             places.push(Place { name, rows });
         }
     }
     Ok(places)
 }
 
-fn read(file: &Path) -> Result<Vec<Row>> {
-    let Ok(text) = fs::read_to_string(file) else { return Ok(Vec::new()) };
-    text.lines()
+fn read(file: &Path) -> Result<Rows> {
+    let Ok(text) = fs::read_to_string(file) else { return Ok(Rows::default()) };
+    let rows = text
+        .lines()
         .filter(|line| !line.trim().is_empty())
         .map(|line| Ok(Row(serde_json::from_str(line)?)))
-        .collect::<Result<_>>()
-        .with_context(|| format!("cannot read {}", file.display()))
+        .collect::<Result<_>>();
+    let all = rows.with_context(|| format!("cannot read {}", file.display()))?;
+    Ok(Rows { all, measured: machine::date(Some(file)) })
 }
 
 impl Row {
@@ -154,6 +174,7 @@ mod tests {
         let broken = Data::read(&folder);
         fs::remove_dir_all(&folder).unwrap();
         let [place] = &data.latency[..] else { panic!("{data:?}") };
+        assert!(place.rows.measured.ends_with(" UTC"), "{place:?}");
         let [row] = &place.rows[..] else { panic!("{data:?}") };
         assert_eq!((place.name.as_str(), row.name().as_str()), ("here", "SEND 64"));
         assert_eq!(row.number("ours/p50"), Some(1.5));

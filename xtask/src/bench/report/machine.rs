@@ -16,7 +16,7 @@ impl Machine {
         let os = text("/etc/os-release");
         let os = os.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="));
         let facts = [
-            ("date", said("date", &["-u", "+%Y-%m-%d %H:%M UTC"])),
+            ("written", Some(date(None))),
             ("commit", said("git", &["describe", "--always", "--dirty", "--abbrev=12"])),
             ("processor", processor()),
             ("memory", memory()),
@@ -33,6 +33,13 @@ impl Machine {
         };
         Self(facts.into_iter().map(|(name, value)| (name, known(value))).collect())
     }
+}
+
+/// The time now, or when a file was written.
+pub(super) fn date(file: Option<&Path>) -> String {
+    let of = file.map(|file| format!("--reference={}", file.display()));
+    let arguments: Vec<&str> = ["-u", "+%Y-%m-%d %H:%M UTC"].into_iter().chain(of.as_deref()).collect();
+    said("date", &arguments).unwrap_or_default()
 }
 
 /// The first line that a program prints.

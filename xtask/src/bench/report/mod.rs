@@ -7,10 +7,12 @@
 //! | `table` | tables, for both |
 //! | `chart` | charts as SVG |
 //! | `page` | the page |
+//! | `markdown` | the Markdown, of which only what was measured is made anew |
 
 mod chart;
 mod data;
 mod machine;
+mod markdown;
 mod page;
 mod table;
 
@@ -19,44 +21,43 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::cargo;
-use data::{Data, Place, Row, Verdict};
+use data::Data;
 use machine::Machine;
 use table::Table;
 
 const MARKDOWN: &str = "BENCHMARKS.md";
 
-/// What can't be concluded from this.
-fn limits(data: &Data) -> Vec<&'static str> {
-    let places: Vec<&str> =
-        data.latency.iter().chain(&data.bandwidth).map(|place| place.name.as_str()).collect();
-    let is_soft = |place: &&str| place.contains("software HCA");
-    let is_emulated = |place: &&str| place.contains("emulated");
+/// What can't be concluded from tables of these titles.
+fn limits(titles: &[String]) -> Vec<&'static str> {
+    let has = |what: &str| titles.iter().any(|title| title.contains(what));
     let mut limits = vec![
         "Instructions are exact, of one compiler's code for one architecture. They are not time: a cache miss, a \
          fence or a wrong branch costs more than a hundred of them.",
-        "Ratios to C are of this machine and of this run. *Inconclusive*: the same C program typically differed from \
-         itself by more than 5 % from one run to the next, so that nothing is said about a few per cent.",
+        "Ratios to C are of this machine and of this run. *Inconclusive*: C held against itself in the same way differs by \
+         more than 5 %, so that nothing is said about a few per cent.",
     ];
-    if places.iter().any(is_soft) {
+    if has("software HCA") {
         limits.push(
             "The software HCA executes requests on the processors that also run the programs. Its latencies and rates \
              say nothing about hardware, nor about RDMA against TCP: they are there for the ratios to C.",
         );
     }
-    if places.iter().any(is_emulated) {
+    if has("emulated") {
         limits.push(
             "In an emulated virtual machine each instruction costs something else than on the processor: only ratios \
              mean anything. Where two processes poll on its two processors, the kernel's own work waits for the \
              scheduler's ticks, and they are what is measured.",
         );
     }
-    if places.iter().all(|place| is_soft(place) || place.contains("rxe")) {
+    let is_soft = |title: &String| title.contains("software HCA") || title.contains("rxe");
+    let mut placed = titles.iter().filter(|title| title.starts_with("Latency") || title.starts_with("Rate"));
+    if placed.all(is_soft) {
         limits.push(
             "Nothing here went through PCIe: what BlueFlame, write combining, doorbells and fences cost or save on \
              hardware is not in these numbers.",
         );
     }
-    if !data.bandwidth.is_empty() {
+    if has("Rate") {
         limits.push(
             "Rates of `ib_*_bw` are computed by these programs, with a clock frequency that they find out themselves; \
              latencies of both are read from the same clock.",
@@ -65,103 +66,35 @@ fn limits(data: &Data) -> Vec<&'static str> {
     limits
 }
 
-/// Writes both from what is in `folder`; the page's path.
-pub(super) fn write(folder: &Path) -> Result<PathBuf> {
-    let data = Data::read(folder)?;
-    let is_empty = data.counts.is_empty() && data.latency.is_empty() && data.scaling.is_empty();
-    ensure!(!is_empty, "nothing was measured yet: `cargo xtask bench`");
-    let machine = Machine::here();
-    let limits = limits(&data);
-    let page = folder.join("report.html");
-    fs::write(&page, page::page(&data, &machine, &limits))
-        .with_context(|| format!("cannot write {}", page.display()))?;
-    let path = cargo::workspace().join(MARKDOWN);
-    fs::write(&path, markdown(&data, &machine, &limits))
-        .with_context(|| format!("cannot write {}", path.display()))?;
-    Ok(page)
-}
-
-fn markdown(data: &Data, machine: &Machine, limits: &[&str]) -> String {
-    let mut text =
-        "# Benchmarks\n\nWritten by `cargo xtask bench`, which also draws them.\n\n| | |\n| --- | --- |\n"
-            .to_owned();
-    text.extend(machine.0.iter().map(|(name, value)| format!("| {name} | {value} |\n")));
-    text += &summary(data);
-    let tables = table::counts(data)
+/// All tables, in their order.
+fn tables(data: &Data) -> Vec<Table> {
+    table::counts(data)
         .into_iter()
         .chain(table::peers(data))
         .chain(table::nanoseconds(data))
         .chain(data.latency.iter().filter_map(table::latency))
         .chain(data.bandwidth.iter().filter_map(table::bandwidth))
-        .chain(table::scaling(data));
-    for table in tables {
-        let Table { title, note, .. } = &table;
-        text += &format!("\n## {title}\n\n{note}\n\n{}", table.to_markdown());
-    }
-    text += "\n## What can't be concluded\n\n";
-    text.extend(limits.iter().map(|limit| format!("- {limit}\n")));
-    text
+        .chain(table::scaling(data))
+        .collect()
 }
 
-/// How many rows are as they should be, as a list.
-fn summary(data: &Data) -> String {
-    let mut text = "\n".to_owned();
-    if !data.counts.is_empty() {
-        let failed: Vec<&Row> = data.counts.iter().filter(|row| !row.is("ok")).collect();
-        let (ok, all) = (data.counts.len() - failed.len(), data.counts.len());
-        text += &format!("- {ok} of {all} rows of instructions are within their bars, and as committed.");
-        if !failed.is_empty() {
-            let name = |row: &&Row| format!("{}/{}", row.text("group").unwrap_or_default(), row.name());
-            text += &format!(" The others: {}.", failed.iter().map(name).collect::<Vec<_>>().join(", "));
-        }
-        text.push('\n');
-    }
-    let of = |what: &'static str, places: &'_ [Place]| -> String {
-        places
-            .iter()
-            .map(|place| format!("- {what} on {}: {}.\n", place.name, conclusions(&place.rows)))
-            .collect()
-    };
-    text + &of("Latency", &data.latency) + &of("Rate", &data.bandwidth)
-}
-
-/// What follows from rows beside C.
-fn conclusions(rows: &[Row]) -> String {
-    let (mut ratios, mut all) = (Vec::new(), 0);
-    for row in rows {
-        if let Verdict::Pairs { ratio, is_conclusive, .. } = row.verdict() {
-            all += 1;
-            ratios.extend(is_conclusive.then_some(ratio));
-        }
-    }
-    ratios.sort_by(f64::total_cmp);
-    match (ratios.first(), ratios.get(ratios.len() / 2), ratios.last()) {
-        (Some(least), Some(median), Some(most)) => format!(
-            "{} of {all} rows beside C are conclusive, with ratios from {least:.3} to {most:.3}, median {median:.3}",
-            ratios.len()
-        ),
-        _ => format!("none of {all} rows beside C is conclusive"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_conclusive_rows_count() {
-        let row = |ratio: f64, conclusive: bool| {
-            let pairs = serde_json::json!({
-                "ratio": ratio, "low": ratio, "high": ratio, "spread": 0.01, "conclusive": conclusive
-            });
-            Row::new(serde_json::json!({ "pairs": pairs }))
-        };
-        let rows = [row(1.01, true), row(0.5, false), row(1.03, true), row(0.99, true)];
-        let text = conclusions(&rows);
-        assert_eq!(
-            text,
-            "3 of 4 rows beside C are conclusive, with ratios from 0.990 to 1.030, median 1.010"
-        );
-        assert_eq!(conclusions(&rows[1..2]), "none of 1 rows beside C is conclusive");
-    }
+/// Writes both from what is in `folder`; the page's path.
+pub(super) fn write(folder: &Path) -> Result<PathBuf> {
+    let data = Data::read(folder)?;
+    let is_empty = data.counts.is_empty()
+        && data.nanoseconds.is_empty()
+        && data.latency.is_empty()
+        && data.bandwidth.is_empty()
+        && data.scaling.is_empty();
+    ensure!(!is_empty, "nothing was measured yet: `cargo xtask bench`");
+    let machine = Machine::here();
+    let page = folder.join("report.html");
+    fs::write(&page, page::page(&data, &machine))
+        .with_context(|| format!("cannot write {}", page.display()))?;
+    let path = cargo::workspace().join(MARKDOWN);
+    // there is none at first
+    let old = fs::read_to_string(&path).unwrap_or_default();
+    fs::write(&path, markdown::renew(&old, &data, &machine))
+        .with_context(|| format!("cannot write {}", path.display()))?;
+    Ok(page)
 }

@@ -12,8 +12,9 @@ const THEIRS: (&str, &str) = ("C", "theirs");
 const DIRECT: (&str, &str) = ("ibv, direct", "green");
 const FLOOR: (&str, &str) = ("floor", "floor");
 
-/// All of it. `limits` is what can't be concluded.
-pub(super) fn page(data: &Data, machine: &Machine, limits: &[&str]) -> String {
+/// All of it.
+pub(super) fn page(data: &Data, machine: &Machine) -> String {
+    let titles: Vec<_> = super::tables(data).into_iter().map(|table| table.title).collect();
     let facts: Vec<_> = machine.0.iter().map(|(name, value)| format!("{name}: {}", escape(value))).collect();
     let mut html = format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" content=\"width=device-width\">\n\
@@ -72,7 +73,8 @@ pub(super) fn page(data: &Data, machine: &Machine, limits: &[&str]) -> String {
         growth(&data.scaling),
         table::scaling(data).into_iter().collect(),
     );
-    let limits: String = limits.iter().map(|limit| format!("<li>{}</li>\n", escape(limit))).collect();
+    let limits: String =
+        super::limits(&titles).iter().map(|limit| format!("<li>{}</li>\n", escape(limit))).collect();
     html + "<h2>What can't be concluded</h2>\n<ul>\n" + &limits + "</ul>\n</html>\n"
 }
 
