@@ -1,21 +1,28 @@
 //! The mlx5 direct path on the software HCA with a device thread: queue pairs and poller on threads of their own.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test")]
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use ibv::mlx5::Poller;
 use ibv::{
-    CompletionQueue, Connection, Context, Direct, Endpoint, InitAttr, LocalPort, MemoryRegion, OwnedQp,
-    Pages, ProtectionDomain, QueuePairBuilder, Rc, RemoteAccess, state, write,
+    CompletionQueue, Connected, Connection, Context, Direct, Empty, Endpoint, InitAttr, LocalPort,
+    MemoryRegion, OwnedQp, Pages, PostError, ProtectionDomain, QueuePairBuilder, Rc, RemoteAccess,
+    SharedReceiveQueue, recv, send, state, write,
 };
 use softhca::{Config, Hca, Mode};
 
 const QUEUES: usize = 3;
 const DEPTH: u64 = 256;
 
-fn connect(qp: OwnedQp<Rc, state::Reset, Direct>, local: LocalPort) -> OwnedQp<Rc, state::Rts, Direct> {
+/// The tests of one program share the device.
+static ONE: Mutex<()> = Mutex::new(());
+
+fn connect<T: Connected<Init = InitAttr>>(
+    qp: OwnedQp<T, state::Reset, Direct>,
+    local: LocalPort,
+) -> OwnedQp<T, state::Rts, Direct> {
     // to itself
     let peer = Endpoint { lid: local.lid, qpn: qp.qp_num(), psn: 0, gid: local.gid };
     let qp = qp.init(InitAttr::new(1).access(RemoteAccess::WRITE)).unwrap();
@@ -26,6 +33,7 @@ fn connect(qp: OwnedQp<Rc, state::Reset, Direct>, local: LocalPort) -> OwnedQp<R
 /// must come comes, in order, and nothing of a life before.
 #[test]
 fn queues_and_poller_run_on_their_own_threads() {
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     let hca = Hca::start(Config::new().mode(Mode::Thread)).unwrap();
     let ctx = Arc::new(Context::open("mlx5_0").unwrap());
     let pd = Arc::new(ProtectionDomain::new(&ctx).unwrap());
@@ -115,5 +123,111 @@ fn queues_and_poller_run_on_their_own_threads() {
     let seen = polling.join().unwrap();
     println!("{lives} lives, {seen} completions");
     assert!(lives > 20 && seen > 1000, "{lives} lives, {seen} completions");
+    assert_eq!(hca.take_violations().0, 0);
+}
+
+/// One thread posts receives on a shared queue, one polls, and others send by queue pairs that take from it, which are
+/// reset or dropped while completions of theirs stand in the ring. Each receive is done once at most, and in the end there
+/// is room for as many as in the beginning.
+#[test]
+fn a_shared_queue_is_posted_on_polled_and_used_on_different_threads() {
+    const RECEIVES: u64 = 63;
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let hca = Hca::start(Config::new().mode(Mode::Thread)).unwrap();
+    let ctx = Arc::new(Context::open("mlx5_0").unwrap());
+    let pd = Arc::new(ProtectionDomain::new(&ctx).unwrap());
+    let local = ctx.local_port(1).unwrap();
+    let cq = Arc::new(CompletionQueue::builder(&ctx, 1 << 12).build_direct().unwrap());
+    let mut poller = Poller::new(&cq).unwrap();
+    let mut srq = SharedReceiveQueue::direct(&pd, &cq, RECEIVES as u32, 1).unwrap();
+    let make = |srq: &SharedReceiveQueue<'static, Direct>| {
+        let builder = QueuePairBuilder::<Rc, Direct>::direct(&pd, &cq, &cq).send_depth(16).srq(srq);
+        connect(builder.build().unwrap(), local)
+    };
+    let end = Instant::now() + Duration::from_secs(4);
+    let (sending, all) = (AtomicBool::new(true), AtomicBool::new(true));
+    let (lives, next, seen) = std::thread::scope(|scope| {
+        // they are made before the queue goes to its own thread
+        let mut queues: Vec<_> = (0..QUEUES).map(|_| (0..40).map(|_| make(&srq)).collect::<Vec<_>>()).collect();
+        let senders: Vec<_> = queues
+            .drain(..)
+            .map(|mut queues| {
+                scope.spawn(move || {
+                    let mut lives = 0u64;
+                    while Instant::now() < end {
+                        let Some(mut qp) = queues.pop() else { break };
+                        let wanted = 20 + lives % 7 * 30;
+                        let mut posted = 0;
+                        while posted < wanted && Instant::now() < end {
+                            match qp.post(send(Empty).signaled().id(u64::MAX)) {
+                                Ok(()) => posted += 1,
+                                Err(_) => std::thread::yield_now(),
+                            }
+                        }
+                        lives += 1;
+                        if lives % 8 != 0 {
+                            queues.push(connect(qp.reset().unwrap(), local));
+                        }
+                    }
+                    lives
+                })
+            })
+            .collect();
+        let poster = scope.spawn(|| {
+            let mut next = 0;
+            while sending.load(Ordering::Relaxed) {
+                match srq.post_recv(recv(Empty).id(next)) {
+                    Ok(()) => next += 1,
+                    Err(full) => {
+                        assert_eq!(full, PostError::QueueFull);
+                        std::thread::yield_now();
+                    }
+                }
+            }
+            next
+        });
+        let polling = scope.spawn(|| {
+            let mut last = None;
+            let mut seen = 0u64;
+            while all.load(Ordering::Relaxed) {
+                let Some(wc) = poller.poll() else {
+                    std::thread::yield_now();
+                    continue;
+                };
+                wc.result().unwrap();
+                if wc.id() != u64::MAX {
+                    // the device takes them in order; those that nobody is told of are left out
+                    assert!(last.is_none_or(|last| last < wc.id()), "{} after {last:?}", wc.id());
+                    last = Some(wc.id());
+                    seen += 1;
+                }
+            }
+            seen
+        });
+        let lives: u64 = senders.into_iter().map(|thread| thread.join().unwrap()).sum();
+        sending.store(false, Ordering::Relaxed);
+        let next = poster.join().unwrap();
+        all.store(false, Ordering::Relaxed);
+        (lives, next, polling.join().unwrap())
+    });
+    println!("{lives} lives, {next} receives posted, {seen} seen");
+    assert!(lives > 20 && seen > 1000 && next > seen, "{lives} {next} {seen}");
+    while poller.poll().is_some() {}
+    let mut qp = make(&srq);
+    for _ in 0..2 {
+        while srq.post_recv(recv(Empty).id(0)) != Err(PostError::QueueFull) {}
+        let (mut sent, mut received) = (0, 0);
+        while received < RECEIVES {
+            if sent < RECEIVES && qp.post(send(Empty).signaled().id(u64::MAX)).is_ok() {
+                sent += 1;
+            }
+            while let Some(wc) = poller.poll() {
+                wc.result().unwrap();
+                received += u64::from(wc.id() != u64::MAX);
+            }
+        }
+        let refill = vec![recv(Empty).id(0); RECEIVES as usize];
+        srq.post_recv_list(&refill).unwrap();
+    }
     assert_eq!(hca.take_violations().0, 0);
 }
