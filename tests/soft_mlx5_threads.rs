@@ -1,8 +1,8 @@
 //! The mlx5 direct path on the software HCA with a device thread: queue pairs and poller on threads of their own.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test")]
 
-use std::sync::{Arc, Mutex, PoisonError};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use ibv::mlx5::Poller;
@@ -148,7 +148,8 @@ fn a_shared_queue_is_posted_on_polled_and_used_on_different_threads() {
     let (sending, all) = (AtomicBool::new(true), AtomicBool::new(true));
     let (lives, next, seen) = std::thread::scope(|scope| {
         // they are made before the queue goes to its own thread
-        let mut queues: Vec<_> = (0..QUEUES).map(|_| (0..40).map(|_| make(&srq)).collect::<Vec<_>>()).collect();
+        let mut queues: Vec<_> =
+            (0..QUEUES).map(|_| (0..40).map(|_| make(&srq)).collect::<Vec<_>>()).collect();
         let senders: Vec<_> = queues
             .drain(..)
             .map(|mut queues| {

@@ -1,6 +1,7 @@
 //! Checks on what the application's driver does: rules that hardware relies on and doesn't report.
 
 pub(crate) mod owner;
+mod shared;
 mod store;
 pub(crate) mod trap;
 mod watch;

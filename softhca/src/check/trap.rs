@@ -9,7 +9,8 @@
 //!   ring, to a register of its QP's page, after the doorbell record named the index behind it;
 //! - what BlueFlame copies behind it is what the ring holds;
 //! - a doorbell record is set only over WQEs that are in the ring;
-//! - a CQ is armed in its record before its doorbell.
+//! - a CQ is armed in its record before its doorbell;
+//! - a receive of an SRQ is, when the device takes it, what it was when the doorbell record counted it.
 //!
 //! The device itself runs later (a step, or the pump): nothing but the checks happens in the handlers.
 //! This sees the order in which instructions are executed, not the order in which a weakly ordered processor or a
@@ -23,6 +24,7 @@
 //! free them). Faults that are not at a watched page go to the handler that was there before.
 #![expect(unsafe_code, reason = "signal handlers and page protection")]
 
+use super::shared;
 use super::watch::{self, Kind};
 use crate::config::Mode;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -75,6 +77,30 @@ pub(crate) fn forget_record(db: u64) {
         if watch::RECORDS.remove(page) {
             protect(page, false);
         }
+    }
+}
+
+/// An SRQ: its record, buffer and the logarithm of its stride.
+pub(crate) fn watch_srq(srqn: u32, db: u64, buf: u64, shift: u32) {
+    watch_record(db);
+    if is_on() {
+        shared::add(srqn, db, buf, shift);
+    }
+}
+
+pub(crate) fn forget_srq(srqn: u32, db: u64) {
+    if is_on() {
+        shared::remove(srqn);
+        forget_record(db);
+    }
+}
+
+/// The device takes receive `number` of an SRQ from `slot`.
+pub(crate) fn check_taken(srqn: u32, number: u16, slot: u16) {
+    if is_on() && !shared::is_as_counted(srqn, number, slot) {
+        super::report(format!(
+            "SRQ {srqn}: receive {number} in WQE {slot} is not what it was when the doorbell record counted it"
+        ));
     }
 }
 
@@ -163,6 +189,7 @@ mod handlers {
 
 #[cfg(target_arch = "x86_64")]
 mod handlers {
+    use super::super::shared;
     use super::super::store::store_width;
     use super::super::watch::{self, Place};
     use super::protect;
@@ -239,7 +266,10 @@ mod handlers {
         protect(addr & !4095, true);
         match watch::find(addr) {
             Some(Place::Register { ctx, page }) => watch::check_register(addr, ctx, page, width),
-            Some(Place::Record) => watch::check_record(addr, width),
+            Some(Place::Record) => {
+                watch::check_record(addr, width);
+                shared::counted(addr);
+            }
             None => {}
         }
         watch::STEPS.end(thread());

@@ -350,13 +350,13 @@ pub(super) fn find(addr: usize) -> Option<Place> {
     RECORDS.has(addr).then_some(Place::Record)
 }
 
-fn word(addr: u64) -> [u8; 8] {
+pub(super) fn word(addr: u64) -> [u8; 8] {
     let p: *const u64 = with_exposed_provenance(usize::try_from(addr & !7).unwrap_or(0));
     // SAFETY: an aligned word of a live ring, record or register page (module comment).
     unsafe { p.read_volatile() }.to_ne_bytes()
 }
 
-fn record(addr: u64) -> u32 {
+pub(super) fn record(addr: u64) -> u32 {
     let p: *const u32 = with_exposed_provenance(usize::try_from(addr & !3).unwrap_or(0));
     // SAFETY: as above.
     u32::from_be(unsafe { p.read_volatile() })

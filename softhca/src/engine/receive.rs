@@ -117,6 +117,7 @@ impl Model {
         let mut b = [0u8; 4];
         let next = mem::read(s.buf + (u64::from(s.head) << s.shift), &mut b);
         let (Ok(()), Ok(posted)) = (next, mem::load_be32(s.db)) else { return };
+        crate::check::trap::check_taken(srqn, s.used, s.head);
         s.head = bits::be16(&b, 2);
         s.used = s.used.wrapping_add(1);
         let left = be_low16(posted).wrapping_sub(s.used);

@@ -71,7 +71,7 @@ impl Model {
     /// Removes an SRQ.
     pub(crate) fn remove_srq(&mut self, srqn: u32) {
         let Some(s) = self.srqs.remove(srqn) else { return };
-        crate::check::trap::forget_record(s.db);
+        crate::check::trap::forget_srq(srqn, s.db);
         self.release_pd(s.pd);
         if let Some(x) = s.xrc {
             if let Some(d) = self.xrcds.get_mut(x.xrcd) {

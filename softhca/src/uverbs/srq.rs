@@ -58,8 +58,9 @@ impl Call<'_> {
                 c.uses += 1;
             }
         }
+        let (db, buf, shift) = (srq.db, srq.buf, srq.shift);
         let srqn = self.model.srqs.insert(srq);
-        crate::check::trap::watch_record(q.db_addr);
+        crate::check::trap::watch_srq(srqn, db, buf, shift);
         let handle = self.hold(Handle::Srq(srqn))?;
         self.attrs.set(0, handle);
         self.attrs.write(11, &max_wr);

@@ -13,9 +13,10 @@ pub(super) struct Mutant {
 
 const SEND_RECORD: &str = "self.record.store::<{ qp_record::SEND }>(next & 0xffff);";
 const SEND_RECORD_THERE: &str = "queue.record.store::<{ qp_record::SEND }>(next & 0xffff);";
+const SHARED_RECORD: &str = "self.record.store::<{ srq::RECORD }>(posted & 0xffff);";
 const RECV_RECORD: &str = "queue.record.store::<{ qp_record::RECV }>(next & 0xffff);";
 
-pub(super) const MUTANTS: [Mutant; 19] = [
+pub(super) const MUTANTS: [Mutant; 25] = [
     Mutant {
         name: "record after the register",
         file: "mlx5/post.rs",
@@ -150,6 +151,64 @@ pub(super) const MUTANTS: [Mutant; 19] = [
             "",
         )],
         says: "requests complete",
+    },
+    Mutant {
+        name: "shared record before the WQE",
+        file: "mlx5/srq.rs",
+        edits: &[
+            (
+                "let (ring, stride) = (self.ring, self.stride);",
+                "let (ring, stride, mut late) = (self.ring, self.stride, None);",
+            ),
+            (
+                "put_list(ring, start + SEGMENT, stride - SEGMENT, sges);",
+                "put_list(ring, start + SEGMENT, stride - SEGMENT, &[]);\n\
+                 late = sges.first().map(|sge| (start, wqe::data(sge.addr, sge.length, sge.lkey)));",
+            ),
+            (
+                SHARED_RECORD,
+                "self.record.store::<{ srq::RECORD }>(posted & 0xffff);\n\
+                 late.into_iter().for_each(|(start, data)| unsafe { ring.put(start + SEGMENT, data) });",
+            ),
+        ],
+        says: "is not what it was when the doorbell record counted it",
+    },
+    Mutant {
+        name: "shared record one ahead",
+        file: "mlx5/srq.rs",
+        edits: &[(SHARED_RECORD, "self.record.store::<{ srq::RECORD }>(posted.wrapping_add(1) & 0xffff);")],
+        says: "is not what it was when the doorbell record counted it",
+    },
+    Mutant {
+        name: "shared record missing",
+        file: "mlx5/srq.rs",
+        edits: &[(SHARED_RECORD, "let _ = (posted, self.record);")],
+        says: "receives complete in their order",
+    },
+    Mutant {
+        name: "shared receive linked to itself",
+        file: "mlx5/srq.rs",
+        edits: &[("wqe::next(after)", "wqe::next(after.wrapping_mul(0).wrapping_add(slot as u16))")],
+        says: "receives complete in their order",
+    },
+    Mutant {
+        name: "shared slot freed twice",
+        file: "mlx5/chain.rs",
+        edits: &[(
+            "self.tail.store(tail.wrapping_add(1), Ordering::Release);",
+            "self.table.order.at(tail.wrapping_add(1)).store(slot as u16, Ordering::Relaxed);\n\
+             self.tail.store(tail.wrapping_add(2), Ordering::Release);",
+        )],
+        says: "so many receives are outstanding as there is room for",
+    },
+    Mutant {
+        name: "shared slot of a reset queue pair never freed",
+        file: "mlx5/poller.rs",
+        edits: &[(
+            "lanes.shared.as_deref().filter(|_| is_recv)",
+            "lanes.shared.as_deref().filter(|_| is_recv && !lanes.is_retired())",
+        )],
+        says: "so many receives are outstanding as there is room for",
     },
 ];
 
