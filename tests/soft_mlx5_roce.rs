@@ -18,6 +18,8 @@ mod cqes;
 mod life;
 #[path = "soft_mlx5/rig.rs"]
 mod rig;
+#[path = "soft_mlx5/scattered.rs"]
+mod scattered;
 #[path = "soft_mlx5/shared.rs"]
 mod shared;
 #[path = "soft_mlx5/windows.rs"]

@@ -23,6 +23,8 @@ mod life;
 mod rig;
 #[path = "soft_mlx5/rules.rs"]
 mod rules;
+#[path = "soft_mlx5/scattered.rs"]
+mod scattered;
 #[path = "soft_mlx5/shared.rs"]
 mod shared;
 #[path = "soft_mlx5/windows.rs"]

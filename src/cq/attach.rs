@@ -58,8 +58,8 @@ impl<'a, K: CqKind> CqParent<'a, K> {
 }
 
 #[cfg(feature = "mlx5")]
-impl<'a> CqParent<'a, super::Direct> {
-    pub(crate) fn direct(&self) -> &CompletionQueue<'a, super::Direct> {
+impl<'a, V: super::Delivery> CqParent<'a, super::Direct<V>> {
+    pub(crate) fn direct(&self) -> &CompletionQueue<'a, super::Direct<V>> {
         match &self.0 {
             Held::Own(cq) => cq,
             Held::Extended(_, never) => match *never {},

@@ -35,6 +35,8 @@ use ibv_sys as sys;
 use crate::context::Context;
 use crate::error::{CloseError, Error, Refused, Result, VerbError};
 use crate::id::CqId;
+#[cfg(feature = "mlx5")]
+use crate::mlx5::{Delivery, ToMemory};
 use crate::parent::Parent;
 use crate::qp::Extended;
 use crate::raw::Raw;
@@ -73,9 +75,14 @@ pub enum Tracked {}
 /// Of an mlx5 device, whose rings are read and written by this crate. As a kind of completion queue: by its one
 /// [`Poller`](crate::mlx5::Poller); as a [`Backend`](crate::Backend) of queue pairs: posting takes `&mut self`. See
 /// [`mlx5`](crate::mlx5).
+///
+/// `V` is where short data comes: to memory, if nothing is said, or [`ToCqe`](crate::mlx5::ToCqe).
 #[cfg(feature = "mlx5")]
 #[derive(Debug, Clone, Copy)]
-pub enum Direct {}
+pub enum Direct<V: Delivery = ToMemory> {
+    #[doc(hidden)]
+    Never(std::convert::Infallible, std::marker::PhantomData<V>),
+}
 
 impl CqKind for Bare {
     type State = ();
@@ -96,7 +103,7 @@ impl CqKind for Tracked {
     type OrExtended = Infallible;
 }
 #[cfg(feature = "mlx5")]
-impl CqKind for Direct {
+impl<V: Delivery> CqKind for Direct<V> {
     type State = crate::mlx5::OwnedCq;
     type SharedSlots = crate::mlx5::SharedSlots;
     type SharedQueue = crate::mlx5::DirectSrq;
@@ -119,7 +126,7 @@ mod sealed {
     impl Sealed for super::Extended {}
     impl Sealed for super::Tracked {}
     #[cfg(feature = "mlx5")]
-    impl Sealed for super::Direct {}
+    impl<V: super::Delivery> Sealed for super::Direct<V> {}
 }
 
 /// `ibv_cq`—A completion queue: where the device reports what became of requests.
@@ -174,6 +181,10 @@ pub struct CompletionQueue<'a, K: CqKind = Bare> {
 ///     }
 /// }
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` does not give completions in C's form",
+    label = "a reference to a completion queue does, and so does its `Poller` if it is direct; where data may stand in the completions, call `Poller::poll`, and look for it"
+)]
 pub trait PollCq {
     /// Takes completions off the queue, as many as there are and `wcs` has room for.
     ///

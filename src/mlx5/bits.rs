@@ -192,6 +192,8 @@ pub(super) mod cq_record {
 /// | 60..62 | | index of the WQE |
 /// | 62 | | signature |
 /// | 63 | | bits 4..8: kind of CQE; 2, 3: its format; 0: owner |
+///
+/// By its format, the first 32 bytes are data that was received or read, or the 64 bytes before it are.
 pub(super) mod cqe {
     /// See the table.
     pub(crate) const ML_PATH: usize = 17;
@@ -228,6 +230,10 @@ pub(super) mod cqe {
     pub(crate) const RESP_ERR: u8 = 14;
     /// Format bits of the last byte (`MLX5_CQE_FORMAT_MASK`), unshifted.
     pub(crate) const FORMAT: u8 = 0xc;
+    /// Format: up to 32 bytes of data are in it (`MLX5_INLINE_SCATTER_32`).
+    pub(crate) const SCATTER_32: u8 = 0x4;
+    /// Format: up to 64 bytes of data are before it, in an entry of 128 (`MLX5_INLINE_SCATTER_64`).
+    pub(crate) const SCATTER_64: u8 = 0x8;
     /// Format: the title of a [session](super::mini) of compressed completions (`MLX5_COMPRESSED`).
     pub(crate) const COMPRESSED: u8 = 0xc;
     /// Whose the entry is: changes with each lap (`MLX5_CQE_OWNER_MASK`).

@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use ibv_sys as sys;
 
 use super::bits::cqe;
+use super::delivery::{Delivery, ToCqe};
 use super::dv::{self, CqParts};
 use super::grave::Graveyard;
 use super::poller::Place;
@@ -226,6 +227,27 @@ impl<'a> CompletionQueueBuilder<'a> {
         self.make_direct(64)
     }
 
+    /// [`build_direct`](Self::build_direct), for queue pairs that have the device put short data, of up to 32 bytes, into the
+    /// completion; see [`ToCqe`].
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    #[doc(alias = "MLX5DV_QP_CREATE_ALLOW_SCATTER_TO_CQE")]
+    pub fn build_direct_scattered(self) -> Result<CompletionQueue<'a, Direct<ToCqe>>> {
+        self.make_direct(64)
+    }
+
+    /// [`build_direct_scattered`](Self::build_direct_scattered) with entries of 128 bytes, which have room for 64 bytes of
+    /// data.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn build_direct_scattered_wide(self) -> Result<CompletionQueue<'a, Direct<ToCqe>>> {
+        self.make_direct(128)
+    }
+
     /// [`build_direct`](Self::build_direct) with entries of 128 bytes, a cache line of some machines; the completion is
     /// in the second half.
     ///
@@ -236,7 +258,7 @@ impl<'a> CompletionQueueBuilder<'a> {
         self.make_direct(128)
     }
 
-    fn make_direct(self, entry_size: u16) -> Result<CompletionQueue<'a, Direct>> {
+    fn make_direct<V: Delivery>(self, entry_size: u16) -> Result<CompletionQueue<'a, Direct<V>>> {
         let ctx = self.check()?;
         dv::check_mlx5(ctx)?;
         let (asked, vector, overcommit) = self.sizes();

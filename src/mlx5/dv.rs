@@ -184,6 +184,8 @@ pub(super) struct QpWanted {
     pub(super) cap: sys::ibv_qp_cap,
     pub(super) send_ops: u32,
     pub(super) signal_all: bool,
+    /// Whether short data shall come in completions.
+    pub(super) scatters: bool,
     pub(super) context: *mut c_void,
 }
 
@@ -212,8 +214,12 @@ pub(super) unsafe fn create_qp(
     };
     let mut dv = sys::mlx5dv_qp_init_attr {
         comp_mask: sys::MLX5DV_QP_INIT_ATTR_MASK_QP_CREATE_FLAGS.into(),
-        // the copy out of the entry would go to an address in a WQE, whose region may be gone
-        create_flags: sys::MLX5DV_QP_CREATE_DISABLE_SCATTER_TO_CQE,
+        // allowed, not only left as it is: else it depends on the environment, and on whether all sends are signaled
+        create_flags: if wanted.scatters {
+            sys::MLX5DV_QP_CREATE_ALLOW_SCATTER_TO_CQE
+        } else {
+            sys::MLX5DV_QP_CREATE_DISABLE_SCATTER_TO_CQE
+        },
         ..Default::default()
     };
     // SAFETY: by the caller's promise; the structs are ours.

@@ -396,6 +396,16 @@ impl CqeAt {
         })
     }
 
+    /// The 64 bytes before it.
+    ///
+    /// # Safety
+    ///
+    /// Entries of its ring have 128.
+    pub(super) unsafe fn words_before(self) -> [u64; 8] {
+        // SAFETY: the first half of the same entry, by the caller's promise.
+        Self(unsafe { self.0.sub(64) }).words()
+    }
+
     /// Writes the entry as the device would, the last word last.
     ///
     /// # Safety
@@ -461,6 +471,11 @@ impl CqeRing {
             unsafe { ring.at(index).clear() };
         }
         Some(ring)
+    }
+
+    /// Whether entries have 128 bytes.
+    pub(super) fn is_wide(self) -> bool {
+        self.stride == 128
     }
 
     /// How many entries it has.

@@ -55,7 +55,14 @@
 //!   thread its queue pairs, and the poller to itself or to another: both can be sent, and they may run at the same
 //!   time.
 //!
-//! What a direct queue does not have: windows of type 1, resizing, overcommitted completion queues, data scattered to completions (which is turned off: it would be copied to memory whose region may be gone).
+//! What a direct queue does not have: windows of type 1, resizing, overcommitted completion queues.
+//!
+//! # Data in completions
+//!
+//! libmlx5 has the device put short data into the completion, and copies it from there when it polls. Here nothing is
+//! copied on the way: data goes to memory, or, where the completion queue is made for that
+//! ([`build_direct_scattered`](crate::CompletionQueueBuilder::build_direct_scattered)), is read in the completion that is lent
+//! ([`Completion::scattered`]). [`ToCqe`] says when that pays.
 //!
 //! # What to know
 //!
@@ -109,11 +116,13 @@
 //! | `session` | compressed completions; pure |
 //! | `grave` | queue pairs that wait to be destroyed |
 //! | `cq`, `poller`, `wc` | completion queues, polling, and what completions say |
+//! | `delivery` | data in completions |
 
 mod barrier;
 mod bits;
 mod chain;
 mod cq;
+mod delivery;
 mod dv;
 mod grave;
 mod masked;
@@ -127,6 +136,7 @@ mod srq;
 mod wc;
 mod wqe;
 
+pub use delivery::{Delivery, Scattered, ToCqe, ToMemory};
 pub use poller::Poller;
 pub use post::Batch;
 pub use wc::{Completion, WorkCompletion};

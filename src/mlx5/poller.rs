@@ -24,6 +24,7 @@ use std::sync::atomic::Ordering;
 use super::barrier;
 use super::bits::{cq_record, cqe, mini};
 use super::cq::{DirectCq, arm_word};
+use super::delivery::{Delivery, ToMemory};
 use super::mmio::{CqeAt, CqeRing};
 use super::ring::{Lanes, RETIRED, Sent, is_before, queue};
 use super::session;
@@ -59,7 +60,7 @@ pub(super) struct Place {
 /// }
 /// # Ok::<(), ibv::Error>(())
 /// ```
-pub struct Poller<'a> {
+pub struct Poller<'a, V: Delivery = ToMemory> {
     /// The entry to look at next.
     at: CqeAt,
     /// The last word's owner bit in this lap, where it stands in the word.
@@ -70,16 +71,18 @@ pub struct Poller<'a> {
     ring: CqeRing,
     /// Entries up to the next time that something is to be done but polling, less one.
     stretch: u32,
+    /// The format with the most data that entries of this size can have.
+    widest: u8,
     /// What [`poll_slowly`](Self::poll_slowly) found.
     found: Sent,
     known: HashMap<u32, Vec<Arc<Lanes>>>,
     /// What was left behind when so much was consumed.
     left_behind: Option<(Left, u32)>,
-    cq: Parent<'a, CompletionQueue<'a, Direct>>,
+    cq: Parent<'a, CompletionQueue<'a, Direct<V>>>,
 }
 
 // SAFETY: the pointers in it lead to the ring of the completion queue that it holds, whose only reader it is.
-unsafe impl Send for Poller<'_> {}
+unsafe impl<V: Delivery> Send for Poller<'_, V> {}
 
 /// The owner bit in the last word.
 const OWNER: u64 = u64::from_ne_bytes([0, 0, 0, 0, 0, 0, 0, cqe::OWNER]);
@@ -88,13 +91,13 @@ fn lap_of(index: u32, ring: CqeRing) -> u64 {
     if index & ring.entries() == 0 { 0 } else { OWNER }
 }
 
-impl<'a> Poller<'a> {
+impl<'a, V: Delivery> Poller<'a, V> {
     /// Becomes the poller of `cq`.
     ///
     /// # Errors
     ///
     /// [`Error::Invalid`] if it has one.
-    pub fn new(cq: impl Into<Parent<'a, CompletionQueue<'a, Direct>>>) -> Result<Self> {
+    pub fn new(cq: impl Into<Parent<'a, CompletionQueue<'a, Direct<V>>>>) -> Result<Self> {
         let cq = cq.into();
         let shared = Arc::clone(cq.state().shared());
         let Some(Place { consumed, known }) = shared.take_place() else {
@@ -109,6 +112,7 @@ impl<'a> Poller<'a> {
             shared,
             ring,
             stretch: ring.entries() / 2 - 1,
+            widest: if ring.is_wide() { cqe::SCATTER_64 } else { cqe::SCATTER_32 },
             found: Sent { id: 0, noted: 0 },
             known,
             left_behind: None,
@@ -117,7 +121,7 @@ impl<'a> Poller<'a> {
     }
 
     /// The completion queue.
-    pub fn cq(&self) -> &CompletionQueue<'a, Direct> {
+    pub fn cq(&self) -> &CompletionQueue<'a, Direct<V>> {
         &self.cq
     }
 
@@ -131,12 +135,11 @@ impl<'a> Poller<'a> {
     ///
     /// It is lent: read it, or [copy](WorkCompletion::copy) it, then go on.
     #[inline(always)]
-    pub fn poll(&mut self) -> Option<WorkCompletion<'_>> {
-        const SENT: u8 = cqe::REQ << 4;
+    pub fn poll(&mut self) -> Option<WorkCompletion<'_, V>> {
         // its owner bit is 0 if the entry is ours
         let word = self.at.last_word() ^ self.lap;
         let op = wc::op_own(word);
-        if op == SENT {
+        if self.is_sent(op) {
             if let Some(next) = self.next_of_last(word, self.last.key()) {
                 let sent = self.last.send.complete(wc::counter(word));
                 return Some(self.step(next, sent, word));
@@ -146,8 +149,8 @@ impl<'a> Poller<'a> {
                 self.found_empty();
             }
             return None;
-        } else if op >> 4 <= cqe::RESP_SEND_INV {
-            if let Some(next) = self.next_of_last(word, self.last.recv_key()).filter(|_| !wc::is_title(word))
+        } else if Self::is_received(op) {
+            if let Some(next) = self.next_of_last(word, self.last.recv_key()).filter(|_| self.is_whole(word))
             {
                 let id = self.last.recv.complete(wc::counter(word));
                 return Some(self.step(next, Sent { id, noted: 0 }, word));
@@ -155,6 +158,25 @@ impl<'a> Poller<'a> {
         }
         let at = self.poll_slowly()?;
         Some(WorkCompletion::new(self.found, at.last_word() & !OWNER, at))
+    }
+
+    /// Whether it is the completion of a send that says all itself.
+    #[inline(always)]
+    fn is_sent(&self, op: u8) -> bool {
+        const SENT: u8 = cqe::REQ << 4;
+        if V::SCATTERS { op & !cqe::FORMAT == SENT && op <= self.widest } else { op == SENT }
+    }
+
+    /// Whether it is that of a receive; those of sends that [`is_sent`](Self::is_sent) knows are no question any more.
+    #[inline(always)]
+    fn is_received(op: u8) -> bool {
+        op >> 4 <= cqe::RESP_SEND_INV && !(V::SCATTERS && op >> 4 == cqe::REQ)
+    }
+
+    /// Whether it is neither the title of a session, nor has data outside an entry of this size.
+    #[inline(always)]
+    fn is_whole(&self, word: u64) -> bool {
+        if V::SCATTERS { wc::op_own(word) & cqe::FORMAT <= self.widest } else { !wc::is_title(word) }
     }
 
     /// If the next entry is of the queues that were completed last, whose key is `last`, and nothing is to be done but to
@@ -166,7 +188,7 @@ impl<'a> Poller<'a> {
     }
 
     #[inline(always)]
-    fn step(&mut self, next: u32, sent: Sent, word: u64) -> WorkCompletion<'_> {
+    fn step(&mut self, next: u32, sent: Sent, word: u64) -> WorkCompletion<'_, V> {
         let at = self.at;
         self.shared.consumed().store(next, Ordering::Release);
         // SAFETY: the last entry of the ring ends a stretch.
@@ -269,7 +291,9 @@ impl<'a> Poller<'a> {
         let kind = wc::kind(word);
         let is_send = matches!(kind, cqe::REQ | cqe::REQ_ERR);
         let is_recv = matches!(kind, cqe::RESP_WR_IMM..=cqe::RESP_SEND_INV | cqe::RESP_ERR);
-        if !is_send && !is_recv {
+        let has_data_outside =
+            V::SCATTERS && wc::op_own(word) & cqe::FORMAT == cqe::SCATTER_64 && !self.ring.is_wide();
+        if !is_send && !is_recv || has_data_outside {
             tracing::error!(kind, "an entry of a completion queue that is not known here was passed over");
             return None;
         }
@@ -389,7 +413,7 @@ impl PollCq for Poller<'_> {
     }
 }
 
-impl Drop for Poller<'_> {
+impl<V: Delivery> Drop for Poller<'_, V> {
     fn drop(&mut self) {
         self.tell_consumed();
         self.shared.sweep();
@@ -398,7 +422,7 @@ impl Drop for Poller<'_> {
     }
 }
 
-impl fmt::Debug for Poller<'_> {
+impl<V: Delivery> fmt::Debug for Poller<'_, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Poller").field("consumed", &self.consumed()).finish_non_exhaustive()
     }

@@ -17,6 +17,7 @@ use ibv_sys as sys;
 
 use super::bits::{SEGMENT, WQE_BB};
 use super::cq::{DirectCq, locked};
+use super::delivery::Delivery;
 use super::dv::{self, OwnDomain, QpParts, QpWanted};
 use super::grave::{Grave, Remains};
 use super::mmio::{BlueFlame, Record, WqeRing};
@@ -206,7 +207,7 @@ pub(crate) fn prepare(ctx: &Context, pd: *mut sys::ibv_pd) -> Result<OwnDomain> 
 /// The completion queues and the shared receive queue, if it is not null, are alive, of `ctx`, and outlive it; so does
 /// `domain`.
 #[expect(clippy::too_many_arguments, reason = "a queue pair is that many things")]
-pub(crate) unsafe fn create(
+pub(crate) unsafe fn create<V: Delivery>(
     ctx: &Context,
     domain: &OwnDomain,
     kind: sys::ibv_qp_type,
@@ -218,7 +219,8 @@ pub(crate) unsafe fn create(
     context: *mut c_void,
 ) -> (*mut sys::ibv_qp, sys::ibv_qp_cap) {
     let [send_cq, recv_cq] = cqs;
-    let wanted = QpWanted { kind, send_cq, recv_cq, srq, cap, send_ops, signal_all, context };
+    let scatters = V::SCATTERS && kind != sys::IBV_QPT_UD;
+    let wanted = QpWanted { kind, send_cq, recv_cq, srq, cap, send_ops, signal_all, scatters, context };
     // SAFETY: by the caller's promise.
     unsafe { dv::create_qp(ctx, domain, &wanted) }
 }

@@ -16,6 +16,7 @@ use ibv_sys as sys;
 use super::barrier;
 use super::bits::{SEGMENT, srq};
 use super::chain::{Back, Front, chain};
+use super::delivery::Delivery;
 use super::dv::{self, SrqParts};
 use super::mmio::{Record, WqeRing};
 use super::post::put_list;
@@ -99,7 +100,15 @@ impl DirectSrq {
     }
 }
 
-impl<'a> SharedReceiveQueue<'a, Direct> {
+impl SharedReceiveQueue<'_, Direct> {
+    /// How many entries a queue of `depth` receives claims of its completion queue, when the first queue pair is made with
+    /// it.
+    pub fn cq_entries(depth: u32) -> u32 {
+        Room::for_depth(depth)
+    }
+}
+
+impl<'a, V: Delivery> SharedReceiveQueue<'a, Direct<V>> {
     /// `ibv_create_srq`—A queue with room for `depth` receives of up to `sges` scatter elements, which is written here on an
     /// mlx5 device; see [`mlx5`](crate::mlx5). All its receives complete on `recv_cq`, whose poller makes room for new
     /// ones: it is the receive completion queue of each queue pair that is made with it.
@@ -133,7 +142,7 @@ impl<'a> SharedReceiveQueue<'a, Direct> {
     #[doc(alias = "mlx5dv_init_obj")]
     pub fn direct(
         pd: impl Into<Parent<'a, ProtectionDomain<'a>>>,
-        recv_cq: impl Into<Parent<'a, CompletionQueue<'a, Direct>>>,
+        recv_cq: impl Into<Parent<'a, CompletionQueue<'a, Direct<V>>>>,
         depth: u32,
         sges: u32,
     ) -> Result<Self> {
@@ -153,12 +162,6 @@ impl<'a> SharedReceiveQueue<'a, Direct> {
             limits.max_recv_sge = queue.max_sges();
             Ok((queue, slots))
         })
-    }
-
-    /// How many entries a queue of `depth` receives claims of its completion queue, when the first queue pair is made with
-    /// it.
-    pub fn cq_entries(depth: u32) -> u32 {
-        Room::for_depth(depth)
     }
 
     /// Posts room for a message.
@@ -187,9 +190,9 @@ impl<'a> SharedReceiveQueue<'a, Direct> {
     }
 }
 
-impl<'a> PostRecv<'a> for SharedReceiveQueue<'a, Direct> {
+impl<'a, V: Delivery> PostRecv<'a> for SharedReceiveQueue<'a, Direct<V>> {
     #[inline(always)]
     fn post_recv<D: Scatter<'a>>(&mut self, request: Recv<D>) -> std::result::Result<(), PostError> {
-        SharedReceiveQueue::<'a, Direct>::post_recv(self, request)
+        SharedReceiveQueue::<'a, Direct<V>>::post_recv(self, request)
     }
 }

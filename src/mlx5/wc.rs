@@ -6,6 +6,7 @@ use std::marker::PhantomData;
 use ibv_sys as sys;
 
 use super::bits::{SYNDROMES, cqe, opcode};
+use super::delivery::{Delivery, ToMemory};
 use super::mmio::CqeAt;
 use super::ring::Sent;
 use crate::cq::{WcError, WcOpcode, WcStatus};
@@ -14,7 +15,7 @@ use crate::cq::{WcError, WcOpcode, WcStatus};
 ///
 /// It says what a [`WorkCompletion`](crate::WorkCompletion) says, and reads no more of the entry than is asked for.
 #[must_use = "a completion may be an error"]
-pub struct WorkCompletion<'p> {
+pub struct WorkCompletion<'p, V: Delivery = ToMemory> {
     id: u64,
     /// What was noted of a send, in the high half.
     noted: u64,
@@ -22,7 +23,7 @@ pub struct WorkCompletion<'p> {
     word: u64,
     at: CqeAt,
     /// The entry is the CPU's until the poller goes on.
-    _lent: PhantomData<&'p mut ()>,
+    _lent: PhantomData<(&'p mut (), V)>,
 }
 
 /// The note of a bind.
@@ -71,13 +72,35 @@ pub(super) fn key(word: u64) -> u32 {
     u32::from_ne_bytes([a, b, c, d]) & NUMBER
 }
 
+/// The status that each syndrome means.
+#[expect(clippy::indexing_slicing, reason = "by a byte, of 256, when it is compiled")]
+static STATUS: [sys::ibv_wc_status; 256] = {
+    let mut table = [sys::IBV_WC_GENERAL_ERR; 256];
+    let mut known: &[(u8, sys::ibv_wc_status)] = &SYNDROMES;
+    while let [(syndrome, status), rest @ ..] = known {
+        table[*syndrome as usize] = *status;
+        known = rest;
+    }
+    table
+};
+
 /// The status that a syndrome means.
 pub(super) fn status(syndrome: u8) -> WcStatus {
-    let known = SYNDROMES.iter().find(|(code, _)| *code == syndrome);
-    WcStatus(known.map_or(sys::IBV_WC_GENERAL_ERR, |(_, status)| *status))
+    // a table of all, so that the machine code has no jump by number, past which nobody can look for fences
+    WcStatus(STATUS.get(usize::from(syndrome)).copied().unwrap_or(sys::IBV_WC_GENERAL_ERR))
 }
 
-impl<'p> WorkCompletion<'p> {
+#[cold]
+fn error(id: u64, word: u64, at: CqeAt) -> WcError {
+    WcError {
+        id,
+        status: status(at.u8_at::<{ cqe::SYNDROME }>()),
+        qp_num: qp_number(word),
+        vendor_err: at.u8_at::<{ cqe::VENDOR_SYNDROME }>().into(),
+    }
+}
+
+impl<'p, V: Delivery> WorkCompletion<'p, V> {
     #[inline(always)]
     pub(super) fn new(sent: Sent, word: u64, at: CqeAt) -> Self {
         let Sent { id, noted } = sent;
@@ -113,24 +136,16 @@ impl<'p> WorkCompletion<'p> {
     ///
     /// [`WcError`] with the status otherwise.
     #[inline(always)]
-    pub fn result(&self) -> Result<Completion<'_>, WcError> {
+    pub fn result(&self) -> Result<Completion<'_, V>, WcError> {
         if self.failed() {
-            Err(self.error())
+            Err(error(self.id, self.word, self.at))
         } else {
             Ok(Completion { noted: self.noted, word: self.word, at: self.at, _lent: PhantomData })
         }
     }
+}
 
-    #[cold]
-    fn error(&self) -> WcError {
-        WcError {
-            id: self.id,
-            status: self.status(),
-            qp_num: self.qp_num(),
-            vendor_err: self.at.u8_at::<{ cqe::VENDOR_SYNDROME }>().into(),
-        }
-    }
-
+impl WorkCompletion<'_> {
     /// The same in C's form, to keep.
     pub fn copy(&self) -> crate::WorkCompletion {
         let mut wc = sys::ibv_wc { wr_id: self.id, qp_num: self.qp_num(), ..Default::default() };
@@ -142,7 +157,7 @@ impl<'p> WorkCompletion<'p> {
     }
 }
 
-impl fmt::Debug for WorkCompletion<'_> {
+impl<V: Delivery> fmt::Debug for WorkCompletion<'_, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("WorkCompletion").field("id", &self.id()).field("result", &self.result()).finish()
     }
@@ -150,14 +165,14 @@ impl fmt::Debug for WorkCompletion<'_> {
 
 /// A request that succeeded.
 #[derive(Clone, Copy)]
-pub struct Completion<'w> {
+pub struct Completion<'w, V: Delivery = ToMemory> {
     noted: u64,
     word: u64,
     at: CqeAt,
-    _lent: PhantomData<&'w ()>,
+    _lent: PhantomData<(&'w (), V)>,
 }
 
-impl Completion<'_> {
+impl<V: Delivery> Completion<'_, V> {
     /// What kind of request it was.
     #[inline(always)]
     pub fn opcode(&self) -> WcOpcode {
@@ -258,6 +273,11 @@ impl Completion<'_> {
         self.at.u64_at::<{ cqe::TIMESTAMP }>()
     }
 
+    /// What the last byte says, and where the entry is, for who reads the data in it.
+    pub(super) fn op_own_and_place(&self) -> (u8, CqeAt) {
+        (op_own(self.word), self.at)
+    }
+
     fn fill(&self, wc: &mut sys::ibv_wc) {
         wc.opcode = self.opcode().0;
         wc.byte_len = self.byte_len().unwrap_or(0);
@@ -284,7 +304,7 @@ impl Completion<'_> {
     }
 }
 
-impl fmt::Debug for Completion<'_> {
+impl<V: Delivery> fmt::Debug for Completion<'_, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Completion")
             .field("opcode", &self.opcode())

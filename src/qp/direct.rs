@@ -15,12 +15,12 @@ use super::state::{CanPostRecv, CanPostSend, Reset, Rts, State};
 use super::{Backend, OwnReceives, PostSend, QpCaps, QueuePair, QueuePairBuilder, Transport};
 use crate::cq::{CqFor, Direct};
 use crate::error::Result;
-use crate::mlx5::{self, DirectLink, DirectQueues};
+use crate::mlx5::{self, Delivery, DirectLink, DirectQueues};
 use crate::parent::Parent;
 use crate::pd::ProtectionDomain;
 use crate::wr::{PostError, Recv, Scatter, SendRequest};
 
-impl Backend for Direct {
+impl<V: Delivery> Backend for Direct<V> {
     type Cq = Self;
     type Queues = DirectQueues;
     type Link = DirectLink;
@@ -54,13 +54,15 @@ impl Link<DirectQueues> for DirectLink {
     const NEEDS_RESET: bool = true;
 }
 
-impl<'a, T: Transport> QueuePairBuilder<'a, T, Direct> {
+impl<'a, T: Transport, V: Delivery> QueuePairBuilder<'a, T, Direct<V>> {
     /// A queue pair whose queues are written here, on an mlx5 device; see [`mlx5`](crate::mlx5). Its completion queues are
-    /// made by [`build_direct`](crate::CompletionQueueBuilder::build_direct).
+    /// made by [`build_direct`](crate::CompletionQueueBuilder::build_direct), or by
+    /// [`build_direct_scattered`](crate::CompletionQueueBuilder::build_direct_scattered), if short data shall come in the
+    /// completions.
     pub fn direct(
         pd: impl Into<Parent<'a, ProtectionDomain<'a>>>,
-        send_cq: impl CqFor<'a, Direct>,
-        recv_cq: impl CqFor<'a, Direct>,
+        send_cq: impl CqFor<'a, Direct<V>>,
+        recv_cq: impl CqFor<'a, Direct<V>>,
     ) -> Self {
         Self::of(pd.into(), send_cq.into_parent(), recv_cq.into_parent())
     }
@@ -69,7 +71,7 @@ impl<'a, T: Transport> QueuePairBuilder<'a, T, Direct> {
     /// same, both): what to make those with, at least. A [shared](Self::srq) receive queue's are not among them
     /// ([`SharedReceiveQueue::cq_entries`](crate::SharedReceiveQueue::cq_entries)).
     pub fn cq_entries(&self) -> (u32, u32) {
-        Direct::cq_entries::<T>(&self.caps())
+        Direct::<V>::cq_entries::<T>(&self.caps())
     }
 
     /// `mlx5dv_create_qp`—Makes it, in a thread domain of its own, and takes its queues over.
@@ -80,7 +82,7 @@ impl<'a, T: Transport> QueuePairBuilder<'a, T, Direct> {
     /// without thread domains.
     #[doc(alias = "mlx5dv_create_qp")]
     #[doc(alias = "mlx5dv_init_obj")]
-    pub fn build(mut self) -> Result<QueuePair<'a, T, Reset, Direct>> {
+    pub fn build(mut self) -> Result<QueuePair<'a, T, Reset, Direct<V>>> {
         let domain = mlx5::prepare(self.pd.context(), self.pd.as_ptr())?;
         let [send_cq, recv_cq] =
             [&self.send_cq, &self.recv_cq].map(|cq| Arc::clone(cq.direct().state().shared()));
@@ -104,7 +106,9 @@ impl<'a, T: Transport> QueuePairBuilder<'a, T, Direct> {
                     let (ctx, cap, id) = (this.pd.context(), this.caps().to_c(), this.id.to_context());
                     let srq = this.srq_ptr();
                     // SAFETY: the parents are alive and of one context; the domain goes after the queue pair.
-                    unsafe { mlx5::create(ctx, held, T::QP_TYPE, T::SEND_OPS, cqs, srq, cap, signal_all, id) }
+                    unsafe {
+                        mlx5::create::<V>(ctx, held, T::QP_TYPE, T::SEND_OPS, cqs, srq, cap, signal_all, id)
+                    }
                 });
                 domain.set(held);
                 made
@@ -125,7 +129,7 @@ impl<'a, T: Transport> QueuePairBuilder<'a, T, Direct> {
     }
 }
 
-impl<'a, T: Transport, S: State> QueuePair<'a, T, S, Direct> {
+impl<'a, T: Transport, S: State, V: Delivery> QueuePair<'a, T, S, Direct<V>> {
     /// Posts a request: writes it into the queue, and rings.
     ///
     /// # Errors
@@ -207,11 +211,11 @@ impl<'a, T: Transport, S: State> QueuePair<'a, T, S, Direct> {
     }
 }
 
-impl<'a, T: Transport> PostSend<'a> for QueuePair<'a, T, Rts, Direct> {
+impl<'a, T: Transport, V: Delivery> PostSend<'a> for QueuePair<'a, T, Rts, Direct<V>> {
     type Transport = T;
 
     #[inline(always)]
     fn post<R: SendRequest<'a, T>>(&mut self, request: R) -> Result<(), PostError> {
-        QueuePair::<'a, T, Rts, Direct>::post(self, request)
+        QueuePair::<'a, T, Rts, Direct<V>>::post(self, request)
     }
 }

@@ -264,7 +264,7 @@ impl<'a, T: Transport> DynQueuePair<'a, T, Extended> {
 }
 
 #[cfg(feature = "mlx5")]
-impl<'a, T: Transport> DynQueuePair<'a, T, crate::cq::Direct> {
+impl<'a, T: Transport, V: crate::mlx5::Delivery> DynQueuePair<'a, T, crate::cq::Direct<V>> {
     /// As [`QueuePair::post`]: in RTS.
     ///
     /// # Errors

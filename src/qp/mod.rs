@@ -179,7 +179,7 @@ mod sealed {
     impl Sealed for super::Basic {}
     impl Sealed for super::Extended {}
     #[cfg(feature = "mlx5")]
-    impl Sealed for crate::cq::Direct {}
+    impl<V: crate::mlx5::Delivery> Sealed for crate::cq::Direct<V> {}
 }
 
 /// `ibv_qp`—A queue pair: a send queue and a receive queue.

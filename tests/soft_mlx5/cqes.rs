@@ -1,7 +1,7 @@
 //! Completions: the same entries of the same ring, read by `ibv_poll_cq` and by us, say the same.
 
 use super::rig::{Cq, Random, Rig, drain, drain_direct};
-use ibv::mlx5::Poller;
+use ibv::mlx5::{Delivery, Poller};
 use ibv::sys;
 use ibv::{
     AddressHandle, AddressVector, Direct, Empty, Endpoint, GRH_LEN, Rc, Ud, UdInitAttr, WcStatus,
@@ -10,7 +10,7 @@ use ibv::{
 use softhca::Syndrome;
 
 /// What libmlx5 makes of the ring that we read: it keeps its own index into it.
-pub(super) fn stock(cq: &Cq<Direct>) -> Vec<sys::ibv_wc> {
+pub(super) fn stock<V: Delivery>(cq: &Cq<Direct<V>>) -> Vec<sys::ibv_wc> {
     let mut all = Vec::new();
     loop {
         let mut wc = sys::ibv_wc::default();
