@@ -274,7 +274,7 @@ impl BlueFlame {
         unsafe { at.cast::<u64>().as_ptr().write_volatile(word) };
     }
 
-    /// Rings by copying a WQE of one block: a whole line of 64 bytes, by stores of 16.
+    /// Rings by copying a WQE of one block: a whole line of 64 bytes, by stores of 16 (why not 64: ARCHITECTURE.md).
     ///
     /// # Safety
     ///
