@@ -8,6 +8,9 @@ use crate::mr::MrSlice;
 /// The longest message: 2³¹ bytes (InfiniBand specification 9.7.2).
 const MAX_MESSAGE: u64 = 1 << 31;
 
+/// The room of what goes into no slice of the peer's.
+pub(super) const ANY: u64 = u64::MAX;
+
 /// What a SEND or WRITE takes its bytes from: a [`MrSlice`], an array or slice of them, [`Inline`] bytes, or
 /// [`Empty`].
 ///
@@ -20,15 +23,9 @@ pub trait Gather<'a>: sealed::Data {
     #[doc(hidden)]
     const FLAGS: u32 = 0;
 
+    /// Whether the queue pair was made for so much, and the peer's slice is as long: `room`, or [`ANY`].
     #[doc(hidden)]
-    fn bytes(&self) -> u64;
-
-    /// Whether the queue pair was made for so much.
-    #[doc(hidden)]
-    #[inline(always)]
-    fn check(&self, _: &Limits) -> Result<(), PostError> {
-        Ok(())
-    }
+    fn check(&self, limits: &Limits, room: u64) -> Result<(), PostError>;
 
     #[doc(hidden)]
     fn put<E: Encode>(&self, to: E) -> Result<E::Done, PostError>;
@@ -61,8 +58,8 @@ impl sealed::Data for MrSlice<'_> {}
 
 impl<'a> Gather<'a> for MrSlice<'a> {
     #[inline(always)]
-    fn bytes(&self) -> u64 {
-        MrSlice::len(self).into()
+    fn check(&self, _: &Limits, room: u64) -> Result<(), PostError> {
+        fits(MrSlice::len(self).into(), room)
     }
 
     #[inline(always)]
@@ -82,14 +79,9 @@ impl<const N: usize> sealed::Data for [MrSlice<'_>; N] {}
 
 impl<'a, const N: usize> Gather<'a> for [MrSlice<'a>; N] {
     #[inline(always)]
-    fn bytes(&self) -> u64 {
-        total(self)
-    }
-
-    #[inline(always)]
-    fn check(&self, limits: &Limits) -> Result<(), PostError> {
+    fn check(&self, limits: &Limits, room: u64) -> Result<(), PostError> {
         limits.send_sges(self.len())?;
-        fits_a_message(self)
+        all_fit(self, room)
     }
 
     #[inline(always)]
@@ -107,7 +99,7 @@ impl<'a, const N: usize> Scatter<'a> for [MrSlice<'a>; N] {
     #[inline(always)]
     fn check_recv(&self, limits: &Limits) -> Result<(), PostError> {
         limits.recv_sges(self.len())?;
-        fits_a_message(self)
+        all_fit(self, ANY)
     }
 }
 
@@ -115,14 +107,9 @@ impl sealed::Data for &[MrSlice<'_>] {}
 
 impl<'a> Gather<'a> for &[MrSlice<'a>] {
     #[inline(always)]
-    fn bytes(&self) -> u64 {
-        total(self)
-    }
-
-    #[inline(always)]
-    fn check(&self, limits: &Limits) -> Result<(), PostError> {
+    fn check(&self, limits: &Limits, room: u64) -> Result<(), PostError> {
         limits.send_sges(self.len())?;
-        fits_a_message(self)
+        all_fit(self, room)
     }
 
     #[inline(always)]
@@ -140,19 +127,20 @@ impl<'a> Scatter<'a> for &[MrSlice<'a>] {
     #[inline(always)]
     fn check_recv(&self, limits: &Limits) -> Result<(), PostError> {
         limits.recv_sges(self.len())?;
-        fits_a_message(self)
+        all_fit(self, ANY)
     }
 }
 
 #[inline(always)]
-fn total(slices: &[MrSlice<'_>]) -> u64 {
-    slices.iter().map(|slice| u64::from(slice.len())).sum()
+fn fits(bytes: u64, room: u64) -> Result<(), PostError> {
+    if bytes <= room { Ok(()) } else { Err(PostError::RemoteTooShort) }
 }
 
 /// Providers add lengths up in 32 bits (rxe sends 2 × 2 GiB as nothing, with success).
 #[inline(always)]
-fn fits_a_message(slices: &[MrSlice<'_>]) -> Result<(), PostError> {
-    if total(slices) <= MAX_MESSAGE { Ok(()) } else { Err(PostError::MessageTooLong) }
+fn all_fit(slices: &[MrSlice<'_>], room: u64) -> Result<(), PostError> {
+    let bytes = slices.iter().map(|slice| u64::from(slice.len())).sum();
+    if bytes <= MAX_MESSAGE { fits(bytes, room) } else { Err(PostError::MessageTooLong) }
 }
 
 /// No bytes: a message of length 0, or a receive that only takes immediate data.
@@ -173,8 +161,8 @@ impl sealed::Data for Empty {}
 
 impl<'a> Gather<'a> for Empty {
     #[inline(always)]
-    fn bytes(&self) -> u64 {
-        0
+    fn check(&self, _: &Limits, _: u64) -> Result<(), PostError> {
+        Ok(())
     }
 
     #[inline(always)]
@@ -214,12 +202,8 @@ impl<'a> Gather<'a> for Inline<'_> {
     const FLAGS: u32 = INLINE;
 
     #[inline(always)]
-    fn bytes(&self) -> u64 {
-        self.0.len() as u64
-    }
-
-    #[inline(always)]
-    fn check(&self, limits: &Limits) -> Result<(), PostError> {
+    fn check(&self, limits: &Limits, room: u64) -> Result<(), PostError> {
+        fits(self.0.len() as u64, room)?;
         limits.inline(self.0.len())
     }
 

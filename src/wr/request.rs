@@ -10,7 +10,7 @@ use ibv_sys as sys;
 
 use super::encode::{Encode, Head, Limits};
 use super::error::PostError;
-use super::gather::{Gather, Scatter};
+use super::gather::{ANY, Gather, Scatter};
 use crate::ah::AddressHandle;
 use crate::mr::{MrU64, RemoteSlice, RemoteU64};
 use crate::qp::{Atomics, Connected, Datagram, RdmaRead, RdmaWrite, SendInvalidate, Transport};
@@ -362,15 +362,10 @@ fn with_data<'a, D: Gather<'a>>(head: Head) -> Head {
     Head { flags: head.flags | D::FLAGS, ..head }
 }
 
-#[inline(always)]
-fn fits<'a, D: Gather<'a>>(data: &D, remote: &RemoteSlice) -> Result<(), PostError> {
-    if data.bytes() <= u64::from(remote.len) { Ok(()) } else { Err(PostError::RemoteTooShort) }
-}
-
 impl<'a, T: Connected, D: Gather<'a>> SendRequest<'a, T> for Send<D> {
     #[inline(always)]
     fn check(&self, limits: &Limits) -> Result<(), PostError> {
-        self.data.check(limits)
+        self.data.check(limits, ANY)
     }
 
     #[inline(always)]
@@ -383,7 +378,7 @@ impl<'a, T: SendInvalidate, D: Gather<'a>> SendRequest<'a, T> for SendInv<D> {
     #[inline(always)]
     fn check(&self, limits: &Limits) -> Result<(), PostError> {
         limits.op(sys::IBV_QP_EX_WITH_SEND_WITH_INV)?;
-        self.data.check(limits)
+        self.data.check(limits, ANY)
     }
 
     #[inline(always)]
@@ -396,7 +391,7 @@ impl<'a, T: Datagram, D: Gather<'a>> SendRequest<'a, T> for SendTo<'_, D> {
     #[inline(always)]
     fn check(&self, limits: &Limits) -> Result<(), PostError> {
         limits.address(&self.to)?;
-        self.send.data.check(limits)
+        self.send.data.check(limits, ANY)
     }
 
     #[inline(always)]
@@ -408,8 +403,7 @@ impl<'a, T: Datagram, D: Gather<'a>> SendRequest<'a, T> for SendTo<'_, D> {
 impl<'a, T: RdmaWrite, D: Gather<'a>> SendRequest<'a, T> for Write<D> {
     #[inline(always)]
     fn check(&self, limits: &Limits) -> Result<(), PostError> {
-        fits(&self.data, &self.to)?;
-        self.data.check(limits)
+        self.data.check(limits, self.to.len.into())
     }
 
     #[inline(always)]
@@ -421,8 +415,7 @@ impl<'a, T: RdmaWrite, D: Gather<'a>> SendRequest<'a, T> for Write<D> {
 impl<'a, T: RdmaRead, D: Scatter<'a>> SendRequest<'a, T> for Read<D> {
     #[inline(always)]
     fn check(&self, limits: &Limits) -> Result<(), PostError> {
-        fits(&self.into, &self.from)?;
-        self.into.check(limits)
+        self.into.check(limits, self.from.len.into())
     }
 
     #[inline(always)]
