@@ -391,6 +391,7 @@ POLL(c_poll_empty, 32)
 POLL(c_direct_poll_1, 1)
 POLL(c_direct_poll_16, 16)
 POLL(c_direct_poll_empty, 32)
+POLL(c_direct_poll_data_16, 16)
 
 int c_arm(struct ibv_cq *cq, uint64_t operations)
 {

@@ -10,8 +10,9 @@
 #![expect(unsafe_code, reason = "the Safety section above")]
 
 use std::cell::RefCell;
+use std::hint::black_box;
 
-use ibv::mlx5::Poller;
+use ibv::mlx5::{Poller, ToCqe};
 use ibv::sys::{
     IBV_SEND_INLINE, IBV_SEND_SIGNALED, IBV_WR_RDMA_WRITE, ibv_recv_wr, ibv_send_wr, ibv_sge, ibv_wc,
 };
@@ -74,6 +75,20 @@ shells! {
 
     fn ours_direct_poll_empty<'a>(poller: &mut Poller<'a>) -> u64 {
         |_id| { Some(poller.poll().map_or(0, |wc| wc.id() + 1)) }
+    }
+
+    fn ours_direct_poll_data_16<'a>(poller: &mut Poller<'a, ToCqe>) -> u64 {
+        |_id| {
+            let mut sum = 0;
+            for _ in 0..16 {
+                let Some(wc) = poller.poll() else { break };
+                let data = wc.result().ok()?.scattered()?;
+                // at hand, as C's is in memory
+                black_box(&*data);
+                sum += wc.id();
+            }
+            Some(sum)
+        }
     }
 }
 
@@ -183,6 +198,45 @@ pub(crate) fn with_rows<U: Use>(work: &dyn Fn(), then: U) -> Result<U::Result, E
     };
     let c_completed_1: Hook<'_> = &|operations| c_completed(operations, 1);
     let c_completed_16: Hook<'_> = &|operations| c_completed(operations, 16);
+    // on queues that get data in the completions of receives, and libmlx5's, which does by itself
+    let short = mr.slice(..32)?;
+    let queue = || CompletionQueue::builder(&ctx, 4 * DEPTH).build_direct_scattered();
+    let (sends, receives_of_data) = (queue()?, queue()?);
+    let builder = sized(QueuePairBuilder::direct(&pd, &sends, &receives_of_data));
+    let with_data = RefCell::new(connect_to_itself(&ctx, builder.build()?)?);
+    let (sends, data_poller) =
+        (RefCell::new(Poller::new(&sends)?), RefCell::new(Poller::new(&receives_of_data)?));
+    let came: Hook<'_> = &|operations| {
+        for id in (0..operations).flat_map(|_| 0..16) {
+            with_data.borrow_mut().post_recv(recv(landing).id(id))?;
+            with_data.borrow_mut().post(send(short).signaled())?;
+        }
+        work();
+        let mut sends = sends.borrow_mut();
+        while let Some(wc) = sends.poll() {
+            wc.result()?;
+        }
+        Ok(())
+    };
+    let (c_sends, c_receives) = (ctx.create_cq(4 * DEPTH)?, ctx.create_cq(4 * DEPTH)?);
+    let builder = sized(pd.create_qp::<Rc>(&c_sends, &c_receives));
+    // SAFETY: its receives have room that outlives it, which nobody else accesses.
+    let c_with_data = connect_to_itself(&ctx, unsafe { builder.allow_late_copies() }.build()?)?;
+    let c_data_cq = c_receives.as_ptr();
+    let c_came: Hook<'_> = &|operations| {
+        for id in (0..operations).flat_map(|_| 0..16) {
+            c_with_data.post_recv(recv(landing).id(id))?;
+            c_with_data.post(send(short).signaled())?;
+        }
+        work();
+        let mut wcs = [WorkCompletion::default(); 16];
+        loop {
+            match c_sends.poll(&mut wcs)? {
+                [] => return Ok(()),
+                done => done.iter().try_for_each(|wc| wc.result().map(drop))?,
+            }
+        }
+    };
     const fn sum_of(count: u64, operations: u64) -> u64 {
         operations * (count * (count - 1) / 2)
     }
@@ -271,6 +325,14 @@ pub(crate) fn with_rows<U: Use>(work: &dyn Fn(), then: U) -> Result<U::Result, E
         [NOTHING, NOTHING],
         |n| ours_direct_poll_empty(&mut poller.borrow_mut(), n) == 0,
         c::c_direct_poll_empty(c_cq, wcs, n) == 0
+    );
+    row!(
+        direct_poll_data_16 / 16,
+        None,
+        [came, NOTHING],
+        [c_came, NOTHING],
+        |n| ours_direct_poll_data_16(&mut data_poller.borrow_mut(), n) == sum_of(16, n),
+        c::c_direct_poll_data_16(c_data_cq, wcs, n) == sum_of(16, n)
     );
     Ok(then.rows(rows))
 }

@@ -115,11 +115,14 @@ impl fmt::Debug for Scattered {
 
 impl Completion<'_, ToCqe> {
     /// The data, if it came in the completion: all [`byte_len`](Self::byte_len) bytes. If not, it is where the request said.
-    #[inline]
+    #[inline(always)]
     pub fn scattered(&self) -> Option<Scattered> {
         let (op_own, at) = self.op_own_and_place();
         let (words, room) = match op_own & cqe::FORMAT {
-            cqe::SCATTER_32 => (at.words(), 32),
+            cqe::SCATTER_32 => {
+                let [a, b, c, d] = at.first_words();
+                ([a, b, c, d, 0, 0, 0, 0], 32)
+            }
             // SAFETY: an entry of 128 bytes (see the module).
             cqe::SCATTER_64 => (unsafe { at.words_before() }, 64),
             _ => return None,

@@ -390,6 +390,13 @@ impl CqeAt {
 
     /// All 64 bytes, as words that stand in memory like that.
     pub(super) fn words(self) -> [u64; 8] {
+        self.first_words()
+    }
+
+    /// So many from the first one on.
+    #[inline(always)]
+    pub(super) fn first_words<const N: usize>(self) -> [u64; N] {
+        const { assert!(N <= 8) };
         std::array::from_fn(|at| {
             // SAFETY: 8 bytes of a CQE, aligned to 8, only accessed atomically.
             unsafe { self.0.add(at * 8).cast::<AtomicU64>().as_ref() }.load(Ordering::Relaxed)
@@ -401,9 +408,10 @@ impl CqeAt {
     /// # Safety
     ///
     /// Entries of its ring have 128.
+    #[inline(always)]
     pub(super) unsafe fn words_before(self) -> [u64; 8] {
         // SAFETY: the first half of the same entry, by the caller's promise.
-        Self(unsafe { self.0.sub(64) }).words()
+        Self(unsafe { self.0.sub(64) }).first_words()
     }
 
     /// Writes the entry as the device would, the last word last.

@@ -149,7 +149,8 @@ impl<'a, V: Delivery> Poller<'a, V> {
                 self.found_empty();
             }
             return None;
-        } else if Self::is_received(op) {
+        } else if op >> 4 <= cqe::RESP_SEND_INV {
+            // of a receive, or of a send that is not whole
             if let Some(next) = self.next_of_last(word, self.last.recv_key()).filter(|_| self.is_whole(word))
             {
                 let id = self.last.recv.complete(wc::counter(word));
@@ -165,12 +166,6 @@ impl<'a, V: Delivery> Poller<'a, V> {
     fn is_sent(&self, op: u8) -> bool {
         const SENT: u8 = cqe::REQ << 4;
         if V::SCATTERS { op & !cqe::FORMAT == SENT && op <= self.widest } else { op == SENT }
-    }
-
-    /// Whether it is that of a receive; those of sends that [`is_sent`](Self::is_sent) knows are no question any more.
-    #[inline(always)]
-    fn is_received(op: u8) -> bool {
-        op >> 4 <= cqe::RESP_SEND_INV && !(V::SCATTERS && op >> 4 == cqe::REQ)
     }
 
     /// Whether it is neither the title of a session, nor has data outside an entry of this size.

@@ -274,6 +274,7 @@ impl<V: Delivery> Completion<'_, V> {
     }
 
     /// What the last byte says, and where the entry is, for who reads the data in it.
+    #[inline(always)]
     pub(super) fn op_own_and_place(&self) -> (u8, CqeAt) {
         (op_own(self.word), self.at)
     }

@@ -119,4 +119,6 @@ unsafe extern "C" {
     pub fn c_direct_poll_16(cq: *mut ibv_cq, wcs: *mut ibv_wc, operations: u64) -> u64;
     /// With room for 32.
     pub fn c_direct_poll_empty(cq: *mut ibv_cq, wcs: *mut ibv_wc, operations: u64) -> u64;
+    /// With room for 16, of receives whose data is in the completions.
+    pub fn c_direct_poll_data_16(cq: *mut ibv_cq, wcs: *mut ibv_wc, operations: u64) -> u64;
 }

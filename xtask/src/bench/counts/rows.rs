@@ -154,5 +154,6 @@ pub(super) const PAIRS: &[Pair] = rows! {
         direct_poll_1: Ratio(0.35), floor 12;
         direct_poll_16 / 16: Ratio(0.35), floor 12;
         direct_poll_empty: Ratio(0.20), floor 7;
+        direct_poll_data_16 / 16: Ratio(0.45);
     }
 };
