@@ -390,6 +390,7 @@ POLL(c_poll_empty, 32)
 /* The same, beside the direct path. */
 POLL(c_direct_poll_1, 1)
 POLL(c_direct_poll_16, 16)
+POLL(c_direct_shared_poll_8, 8)
 POLL(c_direct_poll_empty, 32)
 POLL(c_direct_poll_data_16, 16)
 
@@ -440,22 +441,24 @@ int c_create_qp(struct ibv_pd *pd, struct ibv_cq *cq, uint64_t operations)
 
 /* What was built before is posted, as often as that: the least that C can do, beside the direct path, which builds its
  * requests. */
-#define POST(name, post, request)                                                       \
-	int name(struct ibv_qp *qp, struct request *wr, uint64_t operations)            \
+#define POST(name, queue, post, request)                                                \
+	int name(struct queue *to, struct request *wr, uint64_t operations)             \
 	{                                                                               \
-		for (uint64_t operation = 0; operation < operations; operation++) {      \
+		for (uint64_t operation = 0; operation < operations; operation++) {     \
 			struct request *bad;                                            \
                                                                                         \
-			OPAQUE(qp);                                                     \
+			OPAQUE(to);                                                     \
 			OPAQUE(wr);                                                     \
-			if (post(qp, wr, &bad))                                         \
+			if (post(to, wr, &bad))                                         \
 				return -1;                                              \
 		}                                                                       \
 		return 0;                                                               \
 	}
 
-POST(c_direct_write, ibv_post_send, ibv_send_wr)
-POST(c_direct_inline, ibv_post_send, ibv_send_wr)
-POST(c_direct_list_16, ibv_post_send, ibv_send_wr)
-POST(c_direct_recv, ibv_post_recv, ibv_recv_wr)
-POST(c_direct_recv_list_16, ibv_post_recv, ibv_recv_wr)
+POST(c_direct_write, ibv_qp, ibv_post_send, ibv_send_wr)
+POST(c_direct_inline, ibv_qp, ibv_post_send, ibv_send_wr)
+POST(c_direct_list_16, ibv_qp, ibv_post_send, ibv_send_wr)
+POST(c_direct_recv, ibv_qp, ibv_post_recv, ibv_recv_wr)
+POST(c_direct_recv_list_16, ibv_qp, ibv_post_recv, ibv_recv_wr)
+POST(c_direct_shared_recv, ibv_srq, ibv_post_srq_recv, ibv_recv_wr)
+POST(c_direct_shared_recv_list_16, ibv_srq, ibv_post_srq_recv, ibv_recv_wr)

@@ -18,11 +18,12 @@ use ibv::sys::{
 };
 use ibv::{
     CompletionQueue, Context, Direct, Error, Inline, MrSlice, QueuePair, QueuePairBuilder, Rc, Recv,
-    RemoteAccess, RemoteSlice, WorkCompletion, recv, send, state::Rts, write,
+    RemoteAccess, RemoteSlice, SharedReceiveQueue, WorkCompletion, recv, send, state::Rts, write,
 };
 use ibv_bench_twins::{DEPTH, Hook, Loop, NOTHING, Row, Use, c, connect_to_itself, sge_of, shells, sized};
 
 type Queue<'a> = QueuePair<'a, Rc, Rts, Direct>;
+type Srq<'a> = SharedReceiveQueue<'a, Direct>;
 
 shells! {
     fn ours_direct_write<'a>(qp: &mut Queue<'a>, data: &MrSlice<'a>, to: &RemoteSlice) -> bool {
@@ -53,6 +54,14 @@ shells! {
         |_id| qp.post_recv_list(requests)
     }
 
+    fn ours_direct_shared_recv<'a>(srq: &mut Srq<'a>, into: &MrSlice<'a>) -> bool {
+        |id| srq.post_recv(recv(*into).id(id))
+    }
+
+    fn ours_direct_shared_recv_list_16<'a>(srq: &mut Srq<'a>, requests: &[Recv<MrSlice<'a>>; 16]) -> bool {
+        |_id| srq.post_recv_list(requests)
+    }
+
     fn ours_direct_poll_1<'a>(poller: &mut Poller<'a>) -> u64 {
         |_id| {
             let wc = poller.poll()?;
@@ -62,15 +71,11 @@ shells! {
     }
 
     fn ours_direct_poll_16<'a>(poller: &mut Poller<'a>) -> u64 {
-        |_id| {
-            let mut sum = 0;
-            for _ in 0..16 {
-                let Some(wc) = poller.poll() else { break };
-                wc.result().ok()?;
-                sum += wc.id();
-            }
-            Some(sum)
-        }
+        |_id| { poll::<16>(poller) }
+    }
+
+    fn ours_direct_shared_poll_8<'a>(poller: &mut Poller<'a>) -> u64 {
+        |_id| { poll::<8>(poller) }
     }
 
     fn ours_direct_poll_empty<'a>(poller: &mut Poller<'a>) -> u64 {
@@ -90,6 +95,18 @@ shells! {
             Some(sum)
         }
     }
+}
+
+/// Takes so many completions; the sum of their ids.
+#[inline(always)]
+fn poll<const COUNT: usize>(poller: &mut Poller<'_>) -> Option<u64> {
+    let mut sum = 0;
+    for _ in 0..COUNT {
+        let Some(wc) = poller.poll() else { break };
+        wc.result().ok()?;
+        sum += wc.id();
+    }
+    Some(sum)
 }
 
 /// Links the requests of a list.
@@ -121,6 +138,18 @@ pub(crate) fn with_rows<U: Use>(work: &dyn Fn(), then: U) -> Result<U::Result, E
 
     let cq = ctx.create_cq(8 * DEPTH)?;
     let theirs = connect_to_itself(&ctx, sized(pd.create_qp::<Rc>(&cq, &cq)).build()?)?;
+
+    // sends of these complete with the others', receives from the shared queues on queues of their own
+    let (shared_cq, c_shared_cq) =
+        (CompletionQueue::builder(&ctx, 8 * DEPTH).build_direct()?, ctx.create_cq(8 * DEPTH)?);
+    let shared_poller = RefCell::new(Poller::new(&shared_cq)?);
+    let srq = RefCell::new(SharedReceiveQueue::direct(&pd, &shared_cq, DEPTH, 1)?);
+    let c_srq = SharedReceiveQueue::new(&pd, DEPTH, 1)?;
+    let builder = sized(QueuePairBuilder::<Rc, _>::direct(&pd, &direct_cq, &shared_cq));
+    let shared_qp = RefCell::new(connect_to_itself(&ctx, builder.srq(&srq.borrow()).build()?)?);
+    let builder = sized(pd.create_qp::<Rc>(&cq, &c_shared_cq));
+    let c_shared_qp = connect_to_itself(&ctx, builder.srq(&c_srq).build()?)?;
+
     let mut sge = sge_of(&mr, 64);
     let mut inline_sge = ibv_sge { addr: bytes.as_ptr().addr() as u64, length: 8, lkey: 0 };
     let mut landing_sge = ibv_sge { addr: sge.addr + 2048, length: 256, ..sge };
@@ -144,7 +173,7 @@ pub(crate) fn with_rows<U: Use>(work: &dyn Fn(), then: U) -> Result<U::Result, E
     let (c_write, c_inline, c_recv) = (&raw mut c_write, &raw mut c_inline, &raw mut c_recv);
     let mut wcs = [ibv_wc::default(); 32];
     let wcs: *mut ibv_wc = (&raw mut wcs).cast();
-    let (c_qp, c_cq) = (theirs.as_ptr(), cq.as_ptr());
+    let (c_qp, c_cq, c_srq_ptr) = (theirs.as_ptr(), cq.as_ptr(), c_srq.as_ptr());
 
     // on the direct queues, between measurements
     let done: Hook<'_> = &|_| {
@@ -202,7 +231,7 @@ pub(crate) fn with_rows<U: Use>(work: &dyn Fn(), then: U) -> Result<U::Result, E
     let short = mr.slice(..32)?;
     let queue = || CompletionQueue::builder(&ctx, 4 * DEPTH).build_direct_scattered();
     let (sends, receives_of_data) = (queue()?, queue()?);
-    let builder = sized(QueuePairBuilder::direct(&pd, &sends, &receives_of_data));
+    let builder = sized(QueuePairBuilder::<Rc, _>::direct(&pd, &sends, &receives_of_data));
     let with_data = RefCell::new(connect_to_itself(&ctx, builder.build()?)?);
     let (sends, data_poller) =
         (RefCell::new(Poller::new(&sends)?), RefCell::new(Poller::new(&receives_of_data)?));
@@ -236,6 +265,47 @@ pub(crate) fn with_rows<U: Use>(work: &dyn Fn(), then: U) -> Result<U::Result, E
                 done => done.iter().try_for_each(|wc| wc.result().map(drop))?,
             }
         }
+    };
+    // on the shared queues
+    let taken = |requests: u64| {
+        (0..requests).try_for_each(|_| shared_qp.borrow_mut().post(send(data).signaled()))?;
+        done(requests)
+    };
+    let taken_1: Hook<'_> = &|operations| {
+        taken(operations)?;
+        let mut poller = shared_poller.borrow_mut();
+        while let Some(wc) = poller.poll() {
+            wc.result()?;
+        }
+        Ok(())
+    };
+    let taken_16: Hook<'_> = &|operations| taken_1(16 * operations);
+    let received: Hook<'_> = &|operations| {
+        for id in (0..operations).flat_map(|_| 0..8) {
+            srq.borrow_mut().post_recv(recv(landing).id(id))?;
+        }
+        taken(8 * operations)
+    };
+    let c_taken = |requests: u64| {
+        (0..requests).try_for_each(|_| c_shared_qp.post(send(data).signaled()))?;
+        c_done(requests)
+    };
+    let c_taken_1: Hook<'_> = &|operations| {
+        c_taken(operations)?;
+        let mut wcs = [WorkCompletion::default(); 16];
+        loop {
+            match c_shared_cq.poll(&mut wcs)? {
+                [] => return Ok(()),
+                done => done.iter().try_for_each(|wc| wc.result().map(drop))?,
+            }
+        }
+    };
+    let c_taken_16: Hook<'_> = &|operations| c_taken_1(16 * operations);
+    let c_received: Hook<'_> = &|operations| {
+        for id in (0..operations).flat_map(|_| 0..8) {
+            c_srq.post_recv(recv(landing).id(id))?;
+        }
+        c_taken(8 * operations)
     };
     const fn sum_of(count: u64, operations: u64) -> u64 {
         operations * (count * (count - 1) / 2)
@@ -301,6 +371,30 @@ pub(crate) fn with_rows<U: Use>(work: &dyn Fn(), then: U) -> Result<U::Result, E
         [NOTHING, c_sent_16],
         |n| ours_direct_recv_list_16(&mut qp.borrow_mut(), &receives, n),
         c::c_direct_recv_list_16(c_qp, c_recv_list, n) == 0
+    );
+    row!(
+        direct_shared_recv / 1,
+        None,
+        [NOTHING, taken_1],
+        [NOTHING, c_taken_1],
+        |n| ours_direct_shared_recv(&mut srq.borrow_mut(), &landing, n),
+        c::c_direct_shared_recv(c_srq_ptr, c_recv, n) == 0
+    );
+    row!(
+        direct_shared_recv_list_16 / 16,
+        None,
+        [NOTHING, taken_16],
+        [NOTHING, c_taken_16],
+        |n| ours_direct_shared_recv_list_16(&mut srq.borrow_mut(), &receives, n),
+        c::c_direct_shared_recv_list_16(c_srq_ptr, c_recv_list, n) == 0
+    );
+    row!(
+        direct_shared_poll_8 / 8,
+        None,
+        [received, NOTHING],
+        [c_received, NOTHING],
+        |n| ours_direct_shared_poll_8(&mut shared_poller.borrow_mut(), n) == sum_of(8, n),
+        c::c_direct_shared_poll_8(c_shared_cq.as_ptr(), wcs, n) == sum_of(8, n)
     );
     row!(
         direct_poll_1 / 1,

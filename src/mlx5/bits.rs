@@ -147,6 +147,8 @@ pub(super) const INVALID_LKEY: u32 = 0x100;
 ///
 /// The doorbell record of such a queue has one word: receives posted, of which the lower 16 bits count.
 pub(super) mod srq {
+    /// See above.
+    pub(crate) const NEXT: usize = 2;
     /// Word of the record.
     pub(crate) const RECORD: usize = 0;
 }

@@ -9,108 +9,98 @@
 //! appends to the chain. What it is told by a device need not make sense: a slot is appended only if a receive is
 //! outstanding in it, so that none is in the chain twice.
 
-use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::masked::Masked;
 use super::ring::unlikely;
 
-/// What is remembered of a receive.
-#[derive(Debug, Default)]
-struct Slot {
-    /// Its `wr_id`.
-    id: AtomicU64,
-    is_posted: AtomicBool,
-}
-
 /// What both sides have.
 #[derive(Debug, Clone)]
 struct Table {
-    slots: Masked<Slot>,
-    /// The free slots, in the order of the chain: entries from the posting side's head to the tail.
-    order: Masked<AtomicU16>,
+    /// The `wr_id` of the receive in each slot.
+    ids: Masked<AtomicU64>,
+    /// The slots in the order in which they come into the chain: those that are free are the ones from head to tail.
+    order: Masked<AtomicU32>,
 }
 
 /// The posting side.
 #[derive(Debug)]
 pub(super) struct Front {
     table: Table,
-    /// Receives posted so far, modulo 2³²; the first free slot is that entry of the order.
-    head: u32,
+    /// Receives posted so far: the place in the order of the slot to fill next.
+    head: u64,
     /// The end of the chain, as far as is known here.
-    end: u32,
+    end: u64,
+    back: Arc<Back>,
 }
 
 /// The polling side.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(super) struct Back {
-    table: Table,
+    /// Slots that ever came into the chain: the end of the order.
+    tail: AtomicU64,
     len: u32,
-    /// Slots that ever came into the chain, modulo 2³².
-    tail: AtomicU32,
+    table: Table,
+    /// Where each slot stands in the order, or last stood.
+    places: Masked<AtomicU64>,
+    posted: Posted,
 }
 
+/// The head, as far as receives are posted: what the posting side tells the polling one.
+#[derive(Debug)]
+#[repr(align(64))]
+struct Posted(AtomicU64);
+
 /// Both sides of a chain of `len` slots, a power of two from 2 to 2¹⁵, which begins with them in order.
-pub(super) fn chain(len: u32) -> (Front, Back) {
-    let table = Table { slots: Masked::new(len), order: Masked::new(len) };
+pub(super) fn chain(len: u32) -> (Front, Arc<Back>) {
+    let table = Table { ids: Masked::new(len), order: Masked::new(len) };
+    let places = Masked::<AtomicU64>::new(len);
     for slot in 0..len {
-        table.order.at(slot).store(slot as u16, Ordering::Relaxed);
+        table.order.at(slot).store(slot, Ordering::Relaxed);
+        places.at(slot).store(slot.into(), Ordering::Relaxed);
     }
-    (Front { table: table.clone(), head: 0, end: len }, Back { table, len, tail: AtomicU32::new(len) })
+    let (tail, posted) = (AtomicU64::new(len.into()), Posted(AtomicU64::new(0)));
+    let back = Arc::new(Back { tail, len, table: table.clone(), places, posted });
+    (Front { table, head: 0, end: len.into(), back: Arc::clone(&back) }, back)
 }
 
 impl Front {
     /// Whether `receives` more can be posted.
     #[inline(always)]
-    pub(super) fn has_room(&mut self, receives: u32, back: &Back) -> bool {
+    pub(super) fn has_room(&mut self, receives: usize) -> bool {
         // one slot stays behind
-        if self.end.wrapping_sub(self.head) > receives {
+        if self.end - self.head > receives as u64 {
             return true;
         }
         unlikely();
         // pairs with the Release of the other side, which has read the slots that it appended
-        self.end = back.tail.load(Ordering::Acquire);
-        self.end.wrapping_sub(self.head) > receives
+        self.end = self.back.tail.load(Ordering::Acquire);
+        self.end - self.head > receives as u64
     }
 
     /// Fills a slot for each of `requests`. `write` is given the slot and the one after it, writes the receive, and gives
-    /// its id; if it fails, nothing was filled. There must be room. Gives how many were posted so far, modulo 2³².
+    /// its id; if it fails, nothing was filled. There must be room. Gives how many were posted so far.
     #[inline(always)]
     pub(super) fn push_each<R, E>(
         &mut self,
         requests: &[R],
-        mut write: impl FnMut(u32, u16, &R) -> Result<u64, E>,
-    ) -> Result<u32, E> {
-        let (slots, order) = (self.table.slots.view(), self.table.order.view());
+        mut write: impl FnMut(u32, u32, &R) -> Result<u64, E>,
+    ) -> Result<u64, E> {
+        let (ids, order) = (self.table.ids.view(), self.table.order.view());
         let mut at = self.head;
-        let mut slot = order.at(at).load(Ordering::Relaxed);
+        let mut slot = order.at(at as u32).load(Ordering::Relaxed);
         for request in requests {
-            let next = order.at(at.wrapping_add(1)).load(Ordering::Relaxed);
-            let id = match write(slot.into(), next, request) {
-                Ok(id) => id,
-                Err(error) => {
-                    self.take_back(at);
-                    return Err(error);
-                }
-            };
-            let filled = slots.at(slot.into());
-            filled.id.store(id, Ordering::Relaxed);
-            filled.is_posted.store(true, Ordering::Relaxed);
-            (slot, at) = (next, at.wrapping_add(1));
+            at += 1;
+            let next = order.at(at as u32).load(Ordering::Relaxed);
+            ids.at(slot).store(write(slot, next, request)?, Ordering::Relaxed);
+            slot = next;
         }
         self.head = at;
+        // before the device is told, so also before it completes one of them
+        self.back.posted.0.store(at, Ordering::Relaxed);
         Ok(at)
-    }
-
-    /// What was filled up to `end` is not posted.
-    #[cold]
-    fn take_back(&self, end: u32) {
-        let mut at = self.head;
-        while at != end {
-            let slot = self.table.order.at(at).load(Ordering::Relaxed);
-            self.table.slots.at(slot.into()).is_posted.store(false, Ordering::Relaxed);
-            at = at.wrapping_add(1);
-        }
     }
 }
 
@@ -119,16 +109,16 @@ impl Back {
     /// is none outstanding.
     #[inline(always)]
     pub(super) fn complete(&self, slot: u32) -> Option<u64> {
-        let done = self.table.slots.at(slot);
-        if slot >= self.len || !done.is_posted.load(Ordering::Relaxed) {
+        let place = self.places.at(slot);
+        if slot >= self.len || place.load(Ordering::Relaxed) >= self.posted.0.load(Ordering::Relaxed) {
             return None;
         }
-        let id = done.id.load(Ordering::Relaxed);
-        done.is_posted.store(false, Ordering::Relaxed);
+        let id = self.table.ids.at(slot).load(Ordering::Relaxed);
         let tail = self.tail.load(Ordering::Relaxed);
-        self.table.order.at(tail).store(slot as u16, Ordering::Relaxed);
+        self.table.order.at(tail as u32).store(slot, Ordering::Relaxed);
+        place.store(tail, Ordering::Relaxed);
         // pairs with the Acquire in `has_room`
-        self.tail.store(tail.wrapping_add(1), Ordering::Release);
+        self.tail.store(tail + 1, Ordering::Release);
         Some(id)
     }
 }
@@ -142,12 +132,12 @@ mod tests {
     /// A device that goes along the chain by what the WQEs say, and completes in any order.
     #[derive(Default)]
     struct Device {
-        links: HashMap<u32, u16>,
+        links: HashMap<u32, u32>,
         next: u32,
         taken: Vec<(u32, u64)>,
     }
 
-    fn post(front: &mut Front, device: &mut Device, ids: &[u64]) -> u32 {
+    fn post(front: &mut Front, device: &mut Device, ids: &[u64]) -> u64 {
         front
             .push_each(ids, |slot, link, id| {
                 device.links.insert(slot, link);
@@ -160,34 +150,36 @@ mod tests {
         #[test]
         fn each_receive_is_done_once_and_no_slot_is_filled_before_it_is_free(
             bits in 1u32..8,
-            start: u32,
-            steps in prop::collection::vec((0u32..20, 0u32..20, any::<prop::sample::Index>()), 1..400),
+            start in 0u64..1 << 40,
+            steps in prop::collection::vec((0usize..20, 0u32..20, any::<prop::sample::Index>()), 1..400),
         ) {
-            let len = 1 << bits;
-            let (mut front, back) = chain(len);
+            let len = 1u64 << bits;
+            let (mut front, back) = chain(len as u32);
             // as after so many
             let start = start & !(len - 1);
-            (front.head, front.end) = (start, start.wrapping_add(len));
-            back.tail.store(start.wrapping_add(len), Ordering::Relaxed);
+            (front.head, front.end) = (start, start + len);
+            back.tail.store(start + len, Ordering::Relaxed);
+            back.posted.0.store(start, Ordering::Relaxed);
+            (0..len as u32).for_each(|slot| back.places.at(slot).store(start + u64::from(slot), Ordering::Relaxed));
             let (mut device, mut waiting, mut id) = (Device::default(), VecDeque::new(), 0u64);
             let mut posted = start;
             for (posts, completions, which) in steps {
-                let used = (waiting.len() + device.taken.len()) as u32;
-                prop_assert_eq!(front.has_room(posts, &back), used + posts < len);
-                if used + posts < len {
-                    let ids: Vec<_> = (id..id + u64::from(posts)).collect();
+                let used = waiting.len() + device.taken.len();
+                prop_assert_eq!(front.has_room(posts), used + posts < len as usize);
+                if used + posts < len as usize {
+                    let ids: Vec<_> = (id..id + posts as u64).collect();
                     let told = post(&mut front, &mut device, &ids);
-                    posted = posted.wrapping_add(posts);
+                    posted += posts as u64;
                     prop_assert_eq!(told, posted);
                     waiting.extend(&ids);
-                    id += u64::from(posts);
+                    id += posts as u64;
                 }
                 for _ in 0..completions {
                     if let Some(id) = waiting.pop_front() {
                         let slot = device.next;
                         prop_assert!(device.taken.iter().all(|(taken, _)| *taken != slot));
                         device.taken.push((slot, id));
-                        device.next = device.links[&slot].into();
+                        device.next = device.links[&slot];
                     }
                     if device.taken.len() > 3 || waiting.is_empty() && !device.taken.is_empty() {
                         let (slot, id) = device.taken.swap_remove(which.index(device.taken.len()));
@@ -205,18 +197,18 @@ mod tests {
         ) {
             let (mut front, back) = chain(16);
             for (slot, posts) in said {
-                if posts && front.has_room(1, &back) {
+                if posts && front.has_room(1) {
                     front.push_each(&[()], |_, _, ()| Ok::<_, ()>(1)).unwrap();
                 }
                 let before = back.tail.load(Ordering::Relaxed);
                 let known = back.complete(if slot % 3 == 0 { slot } else { slot % 16 }).is_some();
-                prop_assert_eq!(back.tail.load(Ordering::Relaxed).wrapping_sub(before), u32::from(known));
-                let free = back.tail.load(Ordering::Relaxed).wrapping_sub(front.head);
+                prop_assert_eq!(back.tail.load(Ordering::Relaxed) - before, u64::from(known));
+                let free = back.tail.load(Ordering::Relaxed) - front.head;
                 let mut slots: Vec<_> =
-                    (0..free).map(|at| back.table.order.at(front.head.wrapping_add(at)).load(Ordering::Relaxed)).collect();
+                    (0..free).map(|at| back.table.order.at((front.head + at) as u32).load(Ordering::Relaxed)).collect();
                 slots.sort_unstable();
                 slots.dedup();
-                prop_assert_eq!(slots.len() as u32, free);
+                prop_assert_eq!(slots.len() as u64, free);
                 prop_assert!(slots.iter().all(|slot| *slot < 16));
             }
         }

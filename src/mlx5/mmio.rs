@@ -12,7 +12,7 @@
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
-use super::bits::{SEGMENT, WQE_BB, cqe};
+use super::bits::{SEGMENT, WQE_BB, cqe, srq};
 use super::ring::unlikely;
 use super::wqe::Segment;
 
@@ -82,6 +82,12 @@ impl WqeRing {
     #[inline(always)]
     pub(super) fn block(self, index: u32) -> Block {
         Block(self.at(index as usize * WQE_BB).0)
+    }
+
+    /// The slot of a shared receive at `offset`, which goes round.
+    #[inline(always)]
+    pub(super) fn shared_slot(self, offset: usize) -> SharedSlot {
+        SharedSlot(self.at(offset).0)
     }
 
     /// Writes inline data at `offset`, 4 bytes into a segment: goes round at the end.
@@ -168,6 +174,34 @@ impl Block {
     pub(super) unsafe fn first_word(self) -> u64 {
         // SAFETY: 8 bytes of the block, aligned to 64.
         unsafe { self.0.cast().read() }
+    }
+}
+
+/// The slot of a shared receive.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SharedSlot(NonNull<u8>);
+
+impl SharedSlot {
+    /// Names the slot after it. The rest of that segment stays as the library has made it, 0.
+    ///
+    /// # Safety
+    ///
+    /// The slot is the CPU's.
+    #[inline(always)]
+    pub(super) unsafe fn link(self, after: u16) {
+        // SAFETY: 2 bytes in the first segment, aligned to 2, and the CPU's.
+        unsafe { self.0.add(srq::NEXT).cast::<u16>().write(after.to_be()) };
+    }
+
+    /// Writes the segment at `at` of what follows the first.
+    ///
+    /// # Safety
+    ///
+    /// The slot is the CPU's, and is so long; `at` is a multiple of 16.
+    #[inline(always)]
+    pub(super) unsafe fn put(self, at: usize, segment: Segment) {
+        // SAFETY: by the caller's promise.
+        unsafe { put(self.0.add(SEGMENT + at), segment) };
     }
 }
 

@@ -42,6 +42,9 @@
 //! | no completion | 16 | 107 | 0.15 |
 //! | one receive | 36 | 134 | 0.27 |
 //! | one of 16 receives | 24 | 68 | 0.34 |
+//! | one shared receive | 53 | 105 | 0.51 |
+//! | one of 16 shared receives | 31 | 50 | 0.63 |
+//! | the completion of one | 123 | 196 | 0.63 |
 //!
 //! Elsewhere [`Basic`](crate::Basic) is as good, runs on every device, and is shared by `&`. Code that is generic over
 //! [`PostSend`](crate::PostSend), [`PostRecv`](crate::PostRecv) and [`PollCq`](crate::PollCq) runs on both.

@@ -76,6 +76,8 @@ pub struct Poller<'a, V: Delivery = ToMemory> {
     /// What [`poll_slowly`](Self::poll_slowly) found.
     found: Sent,
     known: HashMap<u32, Vec<Arc<Lanes>>>,
+    /// Some of them, by the last bits of their numbers: those that were found there last.
+    recent: Box<[Option<Arc<Lanes>>; RECENT]>,
     /// What was left behind when so much was consumed.
     left_behind: Option<(Left, u32)>,
     cq: Parent<'a, CompletionQueue<'a, Direct<V>>>,
@@ -83,6 +85,25 @@ pub struct Poller<'a, V: Delivery = ToMemory> {
 
 // SAFETY: the pointers in it lead to the ring of the completion queue that it holds, whose only reader it is.
 unsafe impl<V: Delivery> Send for Poller<'_, V> {}
+
+/// How many queues are found again without looking them up.
+const RECENT: usize = 64;
+
+/// What an entry of that kind says is done, if that makes sense.
+#[inline(always)]
+fn done(lanes: &Lanes, kind: u8, counter: u32) -> Option<Sent> {
+    match kind {
+        cqe::REQ | cqe::REQ_ERR => Some(lanes.send.complete(counter)),
+        cqe::RESP_WR_IMM..=cqe::RESP_SEND_INV | cqe::RESP_ERR => {
+            let id = match &lanes.shared {
+                Some(shared) => shared.complete(counter)?,
+                None => lanes.recv.complete(counter),
+            };
+            Some(Sent { id, noted: 0 })
+        }
+        _ => None,
+    }
+}
 
 /// The owner bit in the last word.
 const OWNER: u64 = u64::from_ne_bytes([0, 0, 0, 0, 0, 0, 0, cqe::OWNER]);
@@ -115,6 +136,7 @@ impl<'a, V: Delivery> Poller<'a, V> {
             widest: if ring.is_wide() { cqe::SCATTER_64 } else { cqe::SCATTER_32 },
             found: Sent { id: 0, noted: 0 },
             known,
+            recent: Box::new([const { None }; RECENT]),
             left_behind: None,
             cq,
         })
@@ -196,6 +218,44 @@ impl<'a, V: Delivery> Poller<'a, V> {
     #[cold]
     #[inline(never)]
     fn poll_slowly(&mut self) -> Option<CqeAt> {
+        match self.poll_recent() {
+            Some(at) => Some(at),
+            None => self.poll_any(),
+        }
+    }
+
+    /// The same, if it is of queues that were completed not long ago, and nothing is to be done but to go on.
+    #[inline(always)]
+    fn poll_recent(&mut self) -> Option<CqeAt> {
+        let at = self.at;
+        let word = at.last_word() ^ self.lap;
+        let next = self.consumed().wrapping_add(1);
+        if word & OWNER != 0 || !self.is_whole(word) || next & self.stretch == 0 {
+            return None;
+        }
+        if wc::key(word) != self.last.key() && !self.recall(word) {
+            return None;
+        }
+        self.found = done(&self.last, wc::kind(word), wc::counter(word))?;
+        self.shared.consumed().store(next, Ordering::Release);
+        // SAFETY: the last entry of the ring ends a stretch.
+        self.at = unsafe { self.ring.after(at) };
+        Some(at)
+    }
+
+    /// Makes the queues that an entry is of the last ones, if they were completed not long ago.
+    #[inline(never)]
+    fn recall(&mut self, word: u64) -> bool {
+        let recent = self.recent.get(wc::qp_number(word) as usize % RECENT).and_then(Option::as_ref);
+        let Some(lanes) = recent.filter(|lanes| wc::key(word) == lanes.key()) else { return false };
+        self.last = Arc::clone(lanes);
+        true
+    }
+
+    /// The same, whatever it is.
+    #[cold]
+    #[inline(never)]
+    fn poll_any(&mut self) -> Option<CqeAt> {
         loop {
             let at = self.at;
             let word = at.last_word() ^ self.lap;
@@ -272,6 +332,7 @@ impl<'a, V: Delivery> Poller<'a, V> {
         self.look_for_room(consumed);
         if self.shared.has_news() {
             self.shared.sweep();
+            self.forget_retired();
         }
     }
 
@@ -293,27 +354,27 @@ impl<'a, V: Delivery> Poller<'a, V> {
             return None;
         }
         if wc::key(word) != self.last.key() {
-            self.last = self.lanes_of(wc::qp_number(word))?;
-        }
-        let (lanes, counter) = (&*self.last, wc::counter(word));
-        if let Some(shared) = lanes.shared.as_deref().filter(|_| is_recv) {
-            // the slot is free, whatever became of the queue pair by which the message came
-            let id = shared.complete(counter);
-            if id.is_none() {
-                tracing::error!(
-                    counter,
-                    "the completion of a shared receive that is not outstanding was passed over"
-                );
+            let number = wc::qp_number(word);
+            self.last = self.lanes_of(number)?;
+            if let Some(recent) = self.recent.get_mut(number as usize % RECENT) {
+                *recent = Some(Arc::clone(&self.last));
             }
-            return id.filter(|_| !lanes.is_retired()).map(|id| Sent { id, noted: 0 });
         }
-        if lanes.is_retired() {
+        let lanes = &*self.last;
+        let is_retired = lanes.is_retired();
+        // a shared slot is free, whatever became of the queue pair by which the message came
+        if is_retired && !(is_recv && lanes.shared.is_some()) {
             return None;
         }
-        Some(match is_send {
-            true => lanes.send.complete(counter),
-            false => Sent { id: lanes.recv.complete(counter), noted: 0 },
-        })
+        let done = done(lanes, kind, wc::counter(word));
+        if done.is_none() {
+            let slot = wc::counter(word);
+            tracing::error!(
+                slot,
+                "the completion of a shared receive that is not outstanding was passed over"
+            );
+        }
+        done.filter(|_| !is_retired)
     }
 
     /// Whose the next entry is, which names `number`, even if they were emptied since.
@@ -327,6 +388,11 @@ impl<'a, V: Delivery> Poller<'a, V> {
             self.meet(joined);
             covering(&self.known)
         })
+    }
+
+    /// Nothing is kept of queues that are gone.
+    fn forget_retired(&mut self) {
+        self.recent.iter_mut().for_each(|lanes| drop(lanes.take_if(|lanes| lanes.is_retired())));
     }
 
     fn meet(&mut self, joined: Vec<Arc<Lanes>>) {
@@ -344,6 +410,7 @@ impl<'a, V: Delivery> Poller<'a, V> {
             self.cq.room().seen_empty(left);
             self.left_behind = None;
             self.shared.sweep();
+            self.forget_retired();
             if !self.cq.room().left_behind().is_nothing() {
                 self.shared.tell_news();
             }

@@ -438,8 +438,11 @@ impl DirectQueues {
         let next = queue.producer.push_each(requests, |index, request| {
             let Recv { id, into } = request;
             into.check_recv(limits)?;
-            // SAFETY: there is room, so the slot is ours; a request has no more elements than its WQE.
-            unsafe { put_list(ring, index as usize * stride, stride, MrSlice::as_sges(into.slices())) };
+            let start = index as usize * stride;
+            put_list(MrSlice::as_sges(into.slices()), stride, |at, segment| {
+                // SAFETY: there is room, so the slot is ours; a request has no more elements than its WQE.
+                unsafe { ring.put(start + at, segment) };
+            });
             Ok(*id)
         })?;
         barrier::wqe_before_record();
@@ -448,21 +451,15 @@ impl DirectQueues {
     }
 }
 
-/// Writes a receive's list of elements into the `len` bytes at `start`.
-///
-/// # Safety
-///
-/// They are the CPU's, and no fewer than the elements need.
+/// Makes a receive's list of elements, of which `len` bytes are to be put somewhere: 16 by 16, at so many bytes from
+/// the start.
 #[inline(always)]
-pub(super) unsafe fn put_list(ring: WqeRing, start: usize, len: usize, sges: &[sys::ibv_sge]) {
+pub(super) fn put_list(sges: &[sys::ibv_sge], len: usize, put: impl Fn(usize, Segment)) {
     if let [one] = sges {
         if one.length != 0 {
-            // SAFETY: by the caller's promise.
-            unsafe {
-                ring.put(start, wqe::data(one.addr, one.length, one.lkey));
-                if len > SEGMENT {
-                    ring.put(start + SEGMENT, wqe::END_OF_LIST);
-                }
+            put(0, wqe::data(one.addr, one.length, one.lkey));
+            if len > SEGMENT {
+                put(SEGMENT, wqe::END_OF_LIST);
             }
             return;
         }
@@ -470,14 +467,12 @@ pub(super) unsafe fn put_list(ring: WqeRing, start: usize, len: usize, sges: &[s
     let mut at = 0;
     for sge in sges {
         if sge.length != 0 {
-            // SAFETY: by the caller's promise.
-            unsafe { ring.put(start + at, wqe::data(sge.addr, sge.length, sge.lkey)) };
+            put(at, wqe::data(sge.addr, sge.length, sge.lkey));
             at += SEGMENT;
         }
     }
     if at < len {
-        // SAFETY: as above.
-        unsafe { ring.put(start + at, wqe::END_OF_LIST) };
+        put(at, wqe::END_OF_LIST);
     }
 }
 

@@ -20,7 +20,6 @@ use super::delivery::Delivery;
 use super::dv::{self, SrqParts};
 use super::mmio::{Record, WqeRing};
 use super::post::put_list;
-use super::wqe;
 use crate::cq::{CompletionQueue, Direct, Room};
 use crate::error::{Error, Result};
 use crate::mr::MrSlice;
@@ -35,7 +34,6 @@ use crate::wr::{PostError, Recv, Scatter};
 #[derive(Debug)]
 pub struct DirectSrq {
     front: Front,
-    back: Arc<Back>,
     ring: WqeRing,
     stride: usize,
     record: Record,
@@ -59,9 +57,7 @@ unsafe fn take_srq(srq: NonNull<sys::ibv_srq>) -> Result<(DirectSrq, SharedSlots
     // SAFETY: by the caller's promise.
     let SrqParts { ring, slots, stride, record } = unsafe { dv::take_srq(srq) }?;
     let (front, back) = chain(slots);
-    let back = Arc::new(back);
-    let shared = SharedSlots(Arc::clone(&back));
-    Ok((DirectSrq { front, back, ring, stride: stride as usize, record }, shared))
+    Ok((DirectSrq { front, ring, stride: stride as usize, record }, SharedSlots(back)))
 }
 
 impl DirectSrq {
@@ -77,25 +73,24 @@ impl DirectSrq {
         limits: &Limits,
         requests: &[Recv<D>],
     ) -> Result<(), PostError> {
-        let count = u32::try_from(requests.len()).unwrap_or(u32::MAX);
-        if !self.front.has_room(count, &self.back) {
+        if !self.front.has_room(requests.len()) {
             return Err(PostError::QueueFull);
         }
         let (ring, stride) = (self.ring, self.stride);
         let posted = self.front.push_each(requests, |slot, after, request| {
             let Recv { id, into } = request;
             into.check_recv(limits)?;
-            let start = slot as usize * stride;
-            let sges = MrSlice::as_sges(into.slices());
-            // SAFETY: the chain says that the slot is free, so it is ours; a request has no more elements than its WQE.
-            unsafe {
-                ring.put(start, wqe::next(after));
-                put_list(ring, start + SEGMENT, stride - SEGMENT, sges);
-            }
+            let slot = ring.shared_slot(slot as usize * stride);
+            // SAFETY: the chain says that the slot is free, so it is ours.
+            unsafe { slot.link(after as u16) };
+            put_list(MrSlice::as_sges(into.slices()), stride - SEGMENT, |at, segment| {
+                // SAFETY: as above; a request has no more elements than its WQE.
+                unsafe { slot.put(at, segment) };
+            });
             Ok(*id)
         })?;
         barrier::wqe_before_record();
-        self.record.store::<{ srq::RECORD }>(posted & 0xffff);
+        self.record.store::<{ srq::RECORD }>((posted & 0xffff) as u32);
         Ok(())
     }
 }

@@ -128,12 +128,6 @@ pub(super) fn bind(qpn: u64, to: &Binding) -> Option<[Segment; 11]> {
 /// What ends the list of a receive that has fewer elements than its WQE has room for.
 pub(super) const END_OF_LIST: Segment = data(0, 0, INVALID_LKEY);
 
-/// The segment that a shared queue's receive starts with: the WQE `index` comes after it.
-#[inline(always)]
-pub(super) const fn next(index: u16) -> Segment {
-    Segment::be((index as u64) << 32, 0)
-}
-
 /// The first 4 bytes of inline data, as a number to be stored as it is.
 #[inline(always)]
 pub(super) const fn inline_header(len: u32) -> u32 {

@@ -2,7 +2,9 @@
 
 use std::ffi::{c_int, c_void};
 
-use ibv::sys::{ibv_ah, ibv_cq, ibv_pd, ibv_qp, ibv_qp_ex, ibv_recv_wr, ibv_send_wr, ibv_sge, ibv_wc};
+use ibv::sys::{
+    ibv_ah, ibv_cq, ibv_pd, ibv_qp, ibv_qp_ex, ibv_recv_wr, ibv_send_wr, ibv_sge, ibv_srq, ibv_wc,
+};
 
 /// A part of a peer's memory.
 #[repr(C)]
@@ -113,10 +115,16 @@ unsafe extern "C" {
     pub fn c_direct_recv(qp: *mut ibv_qp, wr: *mut ibv_recv_wr, operations: u64) -> c_int;
     /// 0 if all succeeded.
     pub fn c_direct_recv_list_16(qp: *mut ibv_qp, wr: *mut ibv_recv_wr, operations: u64) -> c_int;
+    /// 0 if all succeeded.
+    pub fn c_direct_shared_recv(srq: *mut ibv_srq, wr: *mut ibv_recv_wr, operations: u64) -> c_int;
+    /// 0 if all succeeded.
+    pub fn c_direct_shared_recv_list_16(srq: *mut ibv_srq, wr: *mut ibv_recv_wr, operations: u64) -> c_int;
     /// The sum of the ids, or -1; so are the others.
     pub fn c_direct_poll_1(cq: *mut ibv_cq, wcs: *mut ibv_wc, operations: u64) -> u64;
     /// With room for 16.
     pub fn c_direct_poll_16(cq: *mut ibv_cq, wcs: *mut ibv_wc, operations: u64) -> u64;
+    /// With room for 8.
+    pub fn c_direct_shared_poll_8(cq: *mut ibv_cq, wcs: *mut ibv_wc, operations: u64) -> u64;
     /// With room for 32.
     pub fn c_direct_poll_empty(cq: *mut ibv_cq, wcs: *mut ibv_wc, operations: u64) -> u64;
     /// With room for 16, of receives whose data is in the completions.

@@ -28,9 +28,9 @@ use std::cell::RefCell;
 use c::*;
 use ibv::sys::{IBV_SEND_SIGNALED, ibv_cq, ibv_send_wr, ibv_sge, ibv_wc};
 use ibv::{
-    AddressVector, Backend, CompletionChannel, CompletionQueue, Connection, Context, Endpoint, Error,
-    InitAttr, Pages, QueuePair, QueuePairBuilder, Rc, RemoteAccess, Ud, UdInitAttr, WorkCompletion, recv,
-    send, state, write,
+    AddressVector, Backend, CompletionChannel, CompletionQueue, Connected, Connection, Context, Endpoint,
+    Error, InitAttr, Pages, QueuePair, QueuePairBuilder, Rc, RemoteAccess, Ud, UdInitAttr, WorkCompletion,
+    recv, send, state, write,
 };
 use loops::*;
 pub use program::{Act, program};
@@ -77,10 +77,10 @@ pub const DEPTH: u32 = 256;
 /// # Errors
 ///
 /// Those of the transitions: none is expected.
-pub fn connect_to_itself<'a, B: Backend>(
+pub fn connect_to_itself<'a, T: Connected<Init = InitAttr>, B: Backend>(
     ctx: &Context,
-    qp: QueuePair<'a, Rc, state::Reset, B>,
-) -> Result<QueuePair<'a, Rc, state::Rts, B>, Error> {
+    qp: QueuePair<'a, T, state::Reset, B>,
+) -> Result<QueuePair<'a, T, state::Rts, B>, Error> {
     let local = ctx.local_port(1)?;
     let peer = Endpoint { lid: local.lid, qpn: qp.qp_num(), psn: 0, gid: local.gid };
     let access = RemoteAccess::WRITE | RemoteAccess::ATOMIC;

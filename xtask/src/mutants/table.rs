@@ -158,7 +158,7 @@ pub(super) const MUTANTS: [Mutant; 25] = [
         edits: &[
             (
                 "let (ring, stride) = (self.ring, self.stride);",
-                "let (ring, stride, mut late) = (self.ring, self.stride, None);",
+                "let (ring, stride, mut late) = (self.ring, self.stride, None::<(_, _)>);",
             ),
             (
                 "put_list(ring, start + SEGMENT, stride - SEGMENT, sges);",
@@ -204,10 +204,7 @@ pub(super) const MUTANTS: [Mutant; 25] = [
     Mutant {
         name: "shared slot of a reset queue pair never freed",
         file: "mlx5/poller.rs",
-        edits: &[(
-            "lanes.shared.as_deref().filter(|_| is_recv)",
-            "lanes.shared.as_deref().filter(|_| is_recv && !lanes.is_retired())",
-        )],
+        edits: &[("if is_retired && !(is_recv && lanes.shared.is_some()) {", "if is_retired {")],
         says: "so many receives are outstanding as there is room for",
     },
 ];

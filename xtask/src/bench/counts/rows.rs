@@ -151,6 +151,9 @@ pub(super) const PAIRS: &[Pair] = rows! {
         direct_list_16 / 16: Ratio(0.30), floor 24;
         direct_recv: Ratio(0.40);
         direct_recv_list_16 / 16: Ratio(0.40);
+        direct_shared_recv: Ratio(0.55);
+        direct_shared_recv_list_16 / 16: Ratio(0.65);
+        direct_shared_poll_8 / 8: Ratio(0.65);
         direct_poll_1: Ratio(0.35), floor 12;
         direct_poll_16 / 16: Ratio(0.35), floor 12;
         direct_poll_empty: Ratio(0.20), floor 7;
