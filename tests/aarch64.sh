@@ -35,7 +35,7 @@ expect() {
 }
 for name in write inline list_16; do expect "ours_direct_$name" dmb-oshst dsb-st; done
 for name in recv recv_list_16; do expect "ours_direct_$name" dmb-oshst; done
-for name in poll_1 poll_16 poll_empty; do expect "ours_direct_$name" dmb-oshld; done
+for name in poll_1 poll_16 poll_empty poll_data_16; do expect "ours_direct_$name" dmb-oshld; done
 # a line that was copied to the register is flushed before anything branches
 unflushed=$(awk '
     /^[0-9a-f]+ </ { inside = $2 == "<ours_direct_write>:" }

@@ -27,11 +27,11 @@ pub enum ToMemory {}
 /// Short data comes in the completion ("scatter to CQE"), and nowhere else: it is read by
 /// [`Completion::scattered`].
 ///
-/// So do messages received, and the answers to signaled READs and atomics, of up to 32 bytes (64 in
-/// [wide](crate::CompletionQueueBuilder::build_direct_scattered_wide) entries), of RC and UC queue pairs: those that are made
-/// with such completion queues. The requests are posted as ever, with room in memory for all of it, which is left as it is.
-/// Data that is longer, or written by the peer, or a datagram, goes to memory. Whether the device does so is its choice:
-/// look at each completion.
+/// Short are up to 32 bytes, or 64 in [wide](crate::CompletionQueueBuilder::build_direct_scattered_wide) entries: of a message
+/// that was received, or of the answer to a signaled READ or atomic, on RC and UC queue pairs that are made with such
+/// completion queues. Requests are posted as ever, with room in memory for all that may come; what comes in the completion
+/// leaves it as it is. Data that is longer goes to memory, and so do a peer's WRITEs, and datagrams. A device need not do any
+/// of it: look at each completion.
 ///
 /// It pays for short messages that are dealt with at once: the device writes once instead of twice, and the data is in the
 /// cache line that the poller has read already. It does not where messages are collected in memory, since they have to be

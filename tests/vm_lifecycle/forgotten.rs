@@ -82,6 +82,26 @@ fn a_receive_of_a_forgotten_queue_pair_and_the_buffer_taken_back() {
     });
 }
 
+/// Data as short as this may have come beside the ring's entries, to be copied when they are polled.
+#[test]
+fn a_short_message_of_a_forgotten_queue_pair_that_nobody_has_polled_yet() {
+    leaking(|rig| {
+        let (near, far) = (rig.parts(), rig.parts());
+        let from = near.filled(32, 1);
+        let mr = on_the_heap(&far);
+        let (a, b) = pair(&near, &far);
+        b.post_recv(recv(mr.slice(..).unwrap()).id(1)).unwrap();
+        a.post(send(from.slice(..).unwrap()).signaled().id(2)).unwrap();
+        success(&near.a_cq, 2);
+        forget(b);
+        let freed = mr.memory();
+        drop(mr);
+        let reused = Reused::at(freed);
+        success(&far.b_cq, 1);
+        reused.check();
+    });
+}
+
 #[test]
 fn a_peer_writes_to_a_region_that_is_gone() {
     leaking(|rig| {
