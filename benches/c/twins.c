@@ -361,8 +361,8 @@ int c_wr_write_list_16(struct ibv_qp_ex *qp, const struct request *requests, uin
 	return 0;
 }
 
-/* Each poll finds so many completions, all of success; the result is the sum of their ids, or -1. */
-#define POLL(name, room)                                                        \
+/* Each poll finds so many completions, all of success; the result is the sum of what is asked of each, or -1. */
+#define POLL(name, room, each)                                                      \
 	uint64_t name(struct ibv_cq *cq, struct ibv_wc *wcs, uint64_t operations)   \
 	{                                                                           \
 		uint64_t sum = 0;                                                   \
@@ -378,21 +378,23 @@ int c_wr_write_list_16(struct ibv_qp_ex *qp, const struct request *requests, uin
 			for (int i = 0; i < count; i++) {                           \
 				if (wcs[i].status != IBV_WC_SUCCESS)                \
 					return -1;                                  \
-				sum += wcs[i].wr_id;                                \
+				sum += each;                                        \
 			}                                                           \
 		}                                                                   \
 		return sum;                                                         \
 	}
 
-POLL(c_poll_1, 1)
-POLL(c_poll_16, 16)
-POLL(c_poll_empty, 32)
+POLL(c_poll_1, 1, wcs[i].wr_id)
+POLL(c_poll_16, 16, wcs[i].wr_id)
+POLL(c_poll_empty, 32, wcs[i].wr_id)
 /* The same, beside the direct path. */
-POLL(c_direct_poll_1, 1)
-POLL(c_direct_poll_16, 16)
-POLL(c_direct_shared_poll_8, 8)
-POLL(c_direct_poll_empty, 32)
-POLL(c_direct_poll_data_16, 16)
+POLL(c_direct_poll_1, 1, wcs[i].wr_id)
+POLL(c_direct_poll_16, 16, wcs[i].wr_id)
+/* Of receives one wants to know how long they are. */
+POLL(c_direct_poll_recv_16, 16, wcs[i].wr_id + wcs[i].byte_len)
+POLL(c_direct_poll_empty, 32, wcs[i].wr_id)
+POLL(c_direct_poll_data_16, 16, wcs[i].wr_id)
+POLL(c_direct_shared_poll_8, 8, wcs[i].wr_id)
 
 int c_arm(struct ibv_cq *cq, uint64_t operations)
 {

@@ -78,6 +78,18 @@ shells! {
         |_id| { poll::<8>(poller) }
     }
 
+    fn ours_direct_poll_recv_16<'a>(poller: &mut Poller<'a>) -> u64 {
+        |_id| {
+            let mut sum = 0;
+            for _ in 0..16 {
+                let Some(wc) = poller.poll() else { break };
+                let len = wc.result().ok()?.byte_len().unwrap_or(0);
+                sum += wc.id() + u64::from(len);
+            }
+            Some(sum)
+        }
+    }
+
     fn ours_direct_poll_empty<'a>(poller: &mut Poller<'a>) -> u64 {
         |_id| { Some(poller.poll().map_or(0, |wc| wc.id() + 1)) }
     }
@@ -171,6 +183,15 @@ pub(crate) fn with_rows<U: Use>(work: &dyn Fn(), then: U) -> Result<U::Result, E
     let mut c_recv_list = [c_recv; 16];
     let (c_list, c_recv_list) = (linked!(c_list), linked!(c_recv_list));
     let (c_write, c_inline, c_recv) = (&raw mut c_write, &raw mut c_inline, &raw mut c_recv);
+    // two more queue pairs, whose receives complete on a queue of their own
+    let direct_received = CompletionQueue::builder(&ctx, 8 * DEPTH).build_direct()?;
+    let builder = sized(QueuePairBuilder::<Rc, _>::direct(&pd, &direct_cq, &direct_received));
+    let receiver = RefCell::new(connect_to_itself(&ctx, builder.build()?)?);
+    let received_poller = RefCell::new(Poller::new(&direct_received)?);
+    let c_received = ctx.create_cq(8 * DEPTH)?;
+    let c_receiver = connect_to_itself(&ctx, sized(pd.create_qp::<Rc>(&cq, &c_received)).build()?)?;
+    let c_received_cq = c_received.as_ptr();
+
     let mut wcs = [ibv_wc::default(); 32];
     let wcs: *mut ibv_wc = (&raw mut wcs).cast();
     let (c_qp, c_cq, c_srq_ptr) = (theirs.as_ptr(), cq.as_ptr(), c_srq.as_ptr());
@@ -201,6 +222,13 @@ pub(crate) fn with_rows<U: Use>(work: &dyn Fn(), then: U) -> Result<U::Result, E
     };
     let completed_1: Hook<'_> = &|operations| completed(operations, 1);
     let completed_16: Hook<'_> = &|operations| completed(operations, 16);
+    let received_16: Hook<'_> = &|operations| {
+        for id in (0..operations).flat_map(|_| 0..16) {
+            receiver.borrow_mut().post_recv(recv(landing).id(id))?;
+            receiver.borrow_mut().post(send(data).signaled())?;
+        }
+        done(operations)
+    };
     // on libmlx5's
     let c_done: Hook<'_> = &|_| {
         work();
@@ -227,6 +255,13 @@ pub(crate) fn with_rows<U: Use>(work: &dyn Fn(), then: U) -> Result<U::Result, E
     };
     let c_completed_1: Hook<'_> = &|operations| c_completed(operations, 1);
     let c_completed_16: Hook<'_> = &|operations| c_completed(operations, 16);
+    let c_received_16: Hook<'_> = &|operations| {
+        for id in (0..operations).flat_map(|_| 0..16) {
+            c_receiver.post_recv(recv(landing).id(id))?;
+            c_receiver.post(send(data).signaled())?;
+        }
+        c_done(operations)
+    };
     // on queues that get data in the completions of receives, and libmlx5's, which does by itself
     let short = mr.slice(..32)?;
     let queue = || CompletionQueue::builder(&ctx, 4 * DEPTH).build_direct_scattered();
@@ -411,6 +446,14 @@ pub(crate) fn with_rows<U: Use>(work: &dyn Fn(), then: U) -> Result<U::Result, E
         [c_completed_16, NOTHING],
         |n| ours_direct_poll_16(&mut poller.borrow_mut(), n) == sum_of(16, n),
         c::c_direct_poll_16(c_cq, wcs, n) == sum_of(16, n)
+    );
+    row!(
+        direct_poll_recv_16 / 16,
+        Some(0.30),
+        [received_16, NOTHING],
+        [c_received_16, NOTHING],
+        |n| ours_direct_poll_recv_16(&mut received_poller.borrow_mut(), n) == sum_of(16, n) + n * 16 * 64,
+        c::c_direct_poll_recv_16(c_received_cq, wcs, n) == sum_of(16, n) + n * 16 * 64
     );
     row!(
         direct_poll_empty / 1,

@@ -156,6 +156,7 @@ pub(super) const PAIRS: &[Pair] = rows! {
         direct_shared_poll_8 / 8: Ratio(0.65);
         direct_poll_1: Ratio(0.35), floor 12;
         direct_poll_16 / 16: Ratio(0.35), floor 12;
+        direct_poll_recv_16 / 16: Ratio(0.35);
         direct_poll_empty: Ratio(0.20), floor 7;
         direct_poll_data_16 / 16: Ratio(0.45);
     }
