@@ -117,6 +117,24 @@ fn a_failure_has_nothing_but_its_reason() {
 }
 
 #[test]
+fn a_run_goes_on_behind_failures_however_many() {
+    const COUNT: u64 = 50_000;
+    let ctx = open();
+    let cq = queue::<()>(&ctx);
+    let mut poller = Poller::<QpNum>::new(&cq).unwrap();
+    let is_good = |id| id % 1000 == 7;
+    for id in 0..COUNT {
+        hca().complete(cq.as_ptr(), if is_good(id) { message(id) } else { failed(id) });
+    }
+    let mut wcs = vec![ExtendedCompletion::default(); COUNT as usize + 1];
+    let done = poller.poll(&mut wcs).unwrap();
+    assert!(done.iter().map(ExtendedCompletion::id).eq(0..COUNT));
+    assert!(done.iter().all(|wc| wc.result().is_ok_and(|qp| qp == QpNum(0x11)) == is_good(wc.id())));
+    assert!(done.iter().filter_map(|wc| wc.result().err()).all(|error| error.vendor_err == 0x88));
+    assert_eq!(runs(hca()), 1);
+}
+
+#[test]
 fn a_run_takes_as_many_as_there_is_room_for() {
     let ctx = open();
     let cq = queue::<()>(&ctx);

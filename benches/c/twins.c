@@ -3,6 +3,7 @@
  * initialiser, which zeroes the rest of the 128 bytes, and a request that was built before.
  *
  * Each function does so many operations, on arguments that are unknown each time, and returns 0 if all succeeded. */
+#include <errno.h>
 #include <infiniband/verbs.h>
 
 /* The compiler knows nothing of the value afterwards. */
@@ -395,6 +396,55 @@ POLL(c_direct_poll_recv_16, 16, wcs[i].wr_id + wcs[i].byte_len)
 POLL(c_direct_poll_empty, 32, wcs[i].wr_id)
 POLL(c_direct_poll_data_16, 16, wcs[i].wr_id)
 POLL(c_direct_shared_poll_8, 8, wcs[i].wr_id)
+
+/* The same by an extended queue; what is read of each completion beside id and status is added to `sum`. */
+#define POLL_EX(name, room, read)                                               \
+	uint64_t name(struct ibv_cq_ex *cq, uint64_t operations)                    \
+	{                                                                           \
+		uint64_t sum = 0;                                                   \
+                                                                                    \
+		for (uint64_t operation = 0; operation < operations; operation++) {      \
+			struct ibv_poll_cq_attr attr = { 0 };                       \
+			int found = 0, result;                                      \
+                                                                                    \
+			OPAQUE(cq);                                                 \
+			result = ibv_start_poll(cq, &attr);                         \
+			if (result == ENOENT)                                       \
+				continue;                                           \
+			if (result)                                                 \
+				return -1;                                          \
+			do {                                                        \
+				if (cq->status != IBV_WC_SUCCESS) {                 \
+					ibv_end_poll(cq);                           \
+					return -1;                                  \
+				}                                                   \
+				sum += cq->wr_id;                                   \
+				read;                                               \
+				if (++found == room)                                \
+					break;                                      \
+				result = ibv_next_poll(cq);                         \
+			} while (!result);                                          \
+			ibv_end_poll(cq);                                           \
+			if (result && result != ENOENT)                             \
+				return -1;                                          \
+		}                                                                   \
+		return sum;                                                         \
+	}
+
+/* Bytes where there are some, and whose they are. */
+#define READ_FIELDS                                                             \
+	do {                                                                        \
+		enum ibv_wc_opcode opcode = ibv_wc_read_opcode(cq);                 \
+                                                                                    \
+		if (opcode & IBV_WC_RECV || opcode == IBV_WC_RDMA_READ)             \
+			sum += ibv_wc_read_byte_len(cq);                            \
+		sum += ibv_wc_read_qp_num(cq);                                      \
+	} while (0)
+
+POLL_EX(c_poll_ex_1, 1, )
+POLL_EX(c_poll_ex_16, 16, )
+POLL_EX(c_poll_ex_empty, 32, )
+POLL_EX(c_poll_ex_fields_16, 16, READ_FIELDS)
 
 int c_arm(struct ibv_cq *cq, uint64_t operations)
 {

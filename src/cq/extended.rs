@@ -14,6 +14,8 @@
 use std::ffi::c_int;
 use std::fmt;
 use std::marker::PhantomData;
+use std::mem::MaybeUninit;
+use std::num::NonZeroUsize;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -37,7 +39,7 @@ pub struct ExtendedState {
     /// The readers that it has: `enum ibv_create_cq_wc_flags`, and those of all queues.
     readers: u64,
     /// How many completions may be read between start and end.
-    run: usize,
+    run: NonZeroUsize,
     has_poller: AtomicBool,
 }
 
@@ -81,7 +83,7 @@ impl<'a> CompletionQueueBuilder<'a> {
         let capacity = u32::try_from(unsafe { (*cq).cqe }).unwrap_or(entries);
         let room = Room::new(capacity, self.overcommit);
         // rxe 44 gives its lock back twice, and finds completions that never were, if a run finds the queue's end
-        let run = if let Provider::Rxe = ctx.provider() { 1 } else { usize::MAX };
+        let run = if let Provider::Rxe = ctx.provider() { NonZeroUsize::MIN } else { NonZeroUsize::MAX };
         let state =
             ExtendedState { readers: wc_flags | OPCODE | FLAGS, run, has_poller: AtomicBool::new(false) };
         Ok(self.finish(raw, room, id, state))
@@ -118,6 +120,44 @@ unsafe fn has_readers(cq: *const sys::ibv_cq_ex, wc_flags: u64) -> bool {
         )
 }
 
+/// A queue on which every poll fails, so that a poll need not look whether one did before.
+struct Dead(sys::ibv_cq_ex);
+
+// SAFETY: nobody writes to it.
+unsafe impl Sync for Dead {}
+
+static DEAD: Dead = {
+    unsafe extern "C" fn start_poll(_: *mut sys::ibv_cq_ex, _: *mut sys::ibv_poll_cq_attr) -> c_int {
+        libc::EIO
+    }
+    // SAFETY: integers, pointers and optional functions, for which zero is a value.
+    let mut cq: sys::ibv_cq_ex = unsafe { MaybeUninit::zeroed().assume_init() };
+    cq.start_poll = Some(start_poll);
+    Dead(cq)
+};
+
+/// One condition, since these are nearly always the two that hold.
+#[inline(always)]
+fn has_come_to_success(result: c_int, status: sys::ibv_wc_status) -> bool {
+    const _: () = assert!(sys::IBV_WC_SUCCESS == 0);
+    result as u32 | status == 0
+}
+
+/// Copies the completion at which `ex` stands, whatever it is.
+///
+/// # Safety
+///
+/// There is one, and the queue has the readers of `W`.
+unsafe fn read<W: Record>(ex: *mut sys::ibv_cq_ex, wc: &mut W) {
+    // SAFETY: by the caller's promise.
+    unsafe {
+        match (*ex).status {
+            sys::IBV_WC_SUCCESS => wc.succeed(ex),
+            _ => wc.fail(ex),
+        }
+    }
+}
+
 /// The one reader of an extended completion queue: who holds it polls. `F` is what it reads of each completion; see
 /// [`fields`](crate::fields).
 ///
@@ -143,17 +183,20 @@ unsafe fn has_readers(cq: *const sys::ibv_cq_ex, wc_flags: u64) -> bool {
 #[doc(alias = "ibv_next_poll")]
 #[doc(alias = "ibv_end_poll")]
 pub struct Poller<'a, F: WcFields = ()> {
+    /// The queue, or a dead one after it failed.
     ex: NonNull<sys::ibv_cq_ex>,
-    /// How many completions may be read between start and end; none after it failed.
-    run: usize,
-    /// How it failed, if a run did that had found something before.
-    failed: c_int,
+    /// The queue's.
+    room: NonNull<Room>,
+    /// How many completions may be read between start and end.
+    run: NonZeroUsize,
+    /// How it failed, if it did.
+    failed: Option<c_int>,
     cq: Parent<'a, CompletionQueue<'a, Extended>>,
     _reads: PhantomData<F>,
 }
 
-// SAFETY: the pointer is that of the queue, which it holds, and whose only reader it is; the provider locks against all
-// else that is done with the queue.
+// SAFETY: the pointers are those of the queue and its room, which it holds, and whose only reader it is; the provider locks
+// against all else that is done with the queue.
 unsafe impl<F: WcFields> Send for Poller<'_, F> {}
 
 impl<'a, F: WcFields> Poller<'a, F> {
@@ -172,8 +215,8 @@ impl<'a, F: WcFields> Poller<'a, F> {
         if state.has_poller.swap(true, Ordering::Acquire) {
             return Err(poller_taken());
         }
-        let (ex, run) = (cq.raw.as_non_null().cast(), state.run);
-        Ok(Self { ex, run, failed: 0, cq, _reads: PhantomData })
+        let (ex, room, run) = (cq.raw.as_non_null().cast(), NonNull::from(&cq.room), state.run);
+        Ok(Self { ex, room, run, failed: None, cq, _reads: PhantomData })
     }
 
     /// The completion queue.
@@ -183,7 +226,7 @@ impl<'a, F: WcFields> Poller<'a, F> {
 
     /// `ibv_start_poll` … `ibv_end_poll`—Takes completions off the queue, as many as there are and `wcs` has room for.
     ///
-    /// `wcs` is made once and reused. (A poller for other fields may [fill](PollCq::poll_into) [`WorkCompletion`]s.)
+    /// `wcs` is made once and reused. (Any poller also [fills](PollCq::poll_into) [`WorkCompletion`]s.)
     ///
     /// # Errors
     ///
@@ -203,98 +246,181 @@ impl<'a, F: WcFields> Poller<'a, F> {
     /// As [`poll`](Self::poll).
     #[inline(always)]
     pub fn poll_one(&mut self) -> Result<Option<ExtendedCompletion<F>>, PollError> {
-        let mut wc = ExtendedCompletion::default();
-        let found = self.fill(std::slice::from_mut(&mut wc))?.len();
-        Ok((found != 0).then_some(wc))
+        let ex = self.ex.as_ptr();
+        let result = self.start();
+        if self.is_just_empty(result) {
+            return Ok(None);
+        }
+        // SAFETY: alive.
+        if has_come_to_success(result, unsafe { (*ex).status }) {
+            // SAFETY: after start, at a success; the queue has the readers of `F`, which `new` has checked.
+            let wc = unsafe {
+                let wc = ExtendedCompletion::of_success(ex);
+                sys::ibv_end_poll(ex);
+                wc
+            };
+            return Ok(Some(wc));
+        }
+        let mut wc = [ExtendedCompletion::default()];
+        Ok(self.go_on(result, &mut wc)?.first().copied())
     }
 
     #[inline(always)]
     fn fill<'w, W: Record>(&mut self, wcs: &'w mut [W]) -> Result<&'w [W], PollError> {
-        if wcs.len() > self.run {
-            return self.fill_in_runs(wcs);
+        let count = wcs.len();
+        let Some(first) = wcs.first_mut() else { return Ok(&[]) };
+        let ex = self.ex.as_ptr();
+        let result = self.start();
+        if self.is_just_empty(result) {
+            return Ok(&[]);
         }
-        match self.fill_once(wcs) {
-            Ok(found) => Ok(wcs.get(..found).unwrap_or(&[])),
-            Err(libc::ENOENT) if self.cq.room().left_behind().is_nothing() => Ok(&[]),
-            Err(result) => self.found_none(result, wcs),
+        // SAFETY: alive.
+        if !has_come_to_success(result, unsafe { (*ex).status }) {
+            return self.go_on(result, wcs);
+        }
+        if count > self.run.get() {
+            return self.go_on_in_runs(wcs);
+        }
+        // SAFETY: after start, at a success; the queue has the readers of `W`, which `new` has checked. Each that was found
+        // has its place.
+        unsafe {
+            first.succeed(ex);
+            let found = self.finish(ex, wcs, 1);
+            std::hint::assert_unchecked(found <= count);
+            Ok(wcs.get_unchecked(..found))
         }
     }
 
-    /// What one run finds, or why it did not begin.
+    /// Begins a run: 0, or why there is none.
     #[inline(always)]
-    fn fill_once<W: Record>(&mut self, wcs: &mut [W]) -> Result<usize, c_int> {
-        let ex = self.ex.as_ptr();
-        let mut wcs = wcs.iter_mut();
-        let Some(first) = wcs.next() else { return Ok(0) };
+    fn start(&mut self) -> c_int {
         let mut attr = sys::ibv_poll_cq_attr { comp_mask: 0 };
         // SAFETY: the queue is alive, and no run of it under way, since this is its poller.
-        let result = unsafe { sys::ibv_start_poll(ex, &raw mut attr) };
-        if result != 0 {
-            return Err(result);
-        }
-        // SAFETY: at a completion; the queue has the readers of `F`, which `new` has checked.
-        unsafe { first.read(ex) };
-        let mut found = 1;
-        for wc in wcs {
+        unsafe { sys::ibv_start_poll(self.ex.as_ptr(), &raw mut attr) }
+    }
+
+    /// Nothing is there, and nothing else is to be done.
+    #[inline(always)]
+    fn is_just_empty(&self, result: c_int) -> bool {
+        // SAFETY: the queue's, which is held.
+        result == libc::ENOENT && unsafe { self.room.as_ref() }.left_behind().is_nothing()
+    }
+
+    /// Copies the next completions of a run behind the first `found` of `wcs`, as many as there are and it has room for, and
+    /// ends it; how many there are then.
+    ///
+    /// # Safety
+    ///
+    /// In a run of `ex`, which is the queue.
+    #[inline(always)]
+    unsafe fn finish<W: Record>(
+        &mut self,
+        ex: *mut sys::ibv_cq_ex,
+        wcs: &mut [W],
+        mut found: usize,
+    ) -> usize {
+        while found < wcs.len() {
             // SAFETY: after start.
             let result = unsafe { sys::ibv_next_poll(ex) };
-            if result != 0 {
-                self.ended(result);
+            // SAFETY: alive.
+            if has_come_to_success(result, unsafe { (*ex).status }) {
+                // SAFETY: at a success; the queue has the readers of `W`, which `new` has checked; in bounds, as just looked.
+                unsafe { wcs.get_unchecked_mut(found).succeed(ex) };
+            } else if result == libc::ENOENT {
                 break;
+            } else {
+                // SAFETY: where such a result leads.
+                return unsafe { self.stumble(result, ex, wcs, found) };
             }
-            // SAFETY: as above.
-            unsafe { wc.read(ex) };
             found += 1;
         }
         // SAFETY: after start.
         unsafe { sys::ibv_end_poll(ex) };
-        Ok(found)
+        found
     }
 
-    /// A run ended before the array was full: at the queue's end, or with an error, which is kept for the next poll.
-    #[inline(always)]
-    fn ended(&mut self, result: c_int) {
-        if result != libc::ENOENT {
-            (self.run, self.failed) = (0, result);
-        }
-    }
-
-    /// Fills an array by runs that are shorter.
+    /// [`finish`](Self::finish), from where a step with that result has not come to a success. (Apart, so that the
+    /// other way needs no pointer to where it is.)
+    ///
+    /// # Safety
+    ///
+    /// As there, after that step.
     #[cold]
     #[inline(never)]
-    fn fill_in_runs<'w, W: Record>(&mut self, wcs: &'w mut [W]) -> Result<&'w [W], PollError> {
-        if self.run == 0 {
-            return Err(PollError::new(self.failed));
+    unsafe fn stumble<W: Record>(
+        &mut self,
+        mut result: c_int,
+        ex: *mut sys::ibv_cq_ex,
+        wcs: &mut [W],
+        mut found: usize,
+    ) -> usize {
+        while let (0, Some(wc)) = (result, wcs.get_mut(found)) {
+            // SAFETY: in a run, at a completion, as in `finish`.
+            unsafe { read(ex, wc) };
+            found += 1;
+            if found < wcs.len() {
+                // SAFETY: in a run.
+                result = unsafe { sys::ibv_next_poll(ex) };
+            }
+        }
+        // SAFETY: after start.
+        unsafe { sys::ibv_end_poll(ex) };
+        if result != 0 && result != libc::ENOENT {
+            self.die(result);
+        }
+        found
+    }
+
+    /// What comes of a start that was none of the usual two: it failed, found a failure first, found nothing while
+    /// something is left behind, or is to be followed by others.
+    #[cold]
+    #[inline(never)]
+    fn go_on<'w, W: Record>(&mut self, mut result: c_int, wcs: &'w mut [W]) -> Result<&'w [W], PollError> {
+        if result == libc::ENOENT {
+            let left = self.cq.room().left_behind();
+            result = self.start();
+            if result == libc::ENOENT {
+                self.cq.room().seen_empty(left);
+            }
         }
         let mut found = 0;
-        for run in wcs.chunks_mut(self.run) {
-            match self.fill(run).map(<[W]>::len) {
-                Ok(0) => break,
-                Ok(more) => found += more,
-                Err(error) if found == 0 => return Err(error),
-                Err(error) => {
-                    self.ended(error.code());
-                    break;
-                }
+        for part in wcs.chunks_mut(self.run.get()) {
+            if found > 0 {
+                result = self.start();
             }
+            if result != 0 {
+                break;
+            }
+            let Some(first) = part.first_mut() else { break };
+            let ex = self.ex.as_ptr();
+            // SAFETY: after start, at a completion.
+            found += unsafe {
+                read(ex, first);
+                self.finish(ex, part, 1)
+            };
+        }
+        if result != 0 && result != libc::ENOENT {
+            if found == 0 {
+                return Err(PollError::new(self.failed.unwrap_or(result)));
+            }
+            self.die(result);
         }
         Ok(wcs.get(..found).unwrap_or(&[]))
     }
 
-    /// A poll failed, or found nothing while something is left behind: which a poll that begins now may free.
+    /// The same after a start, if more is asked for than a run may give.
     #[cold]
     #[inline(never)]
-    fn found_none<'w, W: Record>(&mut self, result: c_int, wcs: &'w mut [W]) -> Result<&'w [W], PollError> {
-        let left = self.cq.room().left_behind();
-        let result = if result == libc::ENOENT { self.fill_once(wcs) } else { Err(result) };
-        match result {
-            Ok(found) => Ok(wcs.get(..found).unwrap_or(&[])),
-            Err(libc::ENOENT) => {
-                self.cq.room().seen_empty(left);
-                Ok(&[])
-            }
-            Err(result) => Err(PollError::new(result)),
-        }
+    fn go_on_in_runs<'w, W: Record>(&mut self, wcs: &'w mut [W]) -> Result<&'w [W], PollError> {
+        self.go_on(0, wcs)
+    }
+
+    /// It failed so, after it had found something. That is for this poll to give, the error for all that come.
+    #[cold]
+    #[inline(never)]
+    fn die(&mut self, result: c_int) {
+        self.failed = Some(result);
+        self.ex = NonNull::from(&DEAD.0);
     }
 
     /// `ibv_req_notify_cq`—Asks for one event on the channel; see [`CompletionQueue::arm`] for the order of things.

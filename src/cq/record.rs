@@ -2,14 +2,14 @@
 //!
 //! # Safety
 //!
-//! A provider leaves the pointers of readers null that were not asked for. [`Record::read`] and [`Raw::read`] are called at
-//! a completion, of a queue that has the readers which they call. The fields of an [`ExtendedCompletion`] are there
-//! whenever its status is success.
+//! A provider leaves the pointers of readers null that were not asked for. A [`Record`] is made and [`Raw::read`] called at
+//! a completion, of a queue that has the readers which they call. What an [`ExtendedCompletion`] holds beside its head is
+//! what its status says.
 
 #![expect(unsafe_code, reason = "the Safety section above")]
 
 use std::fmt;
-use std::mem::MaybeUninit;
+use std::mem::offset_of;
 
 use ibv_sys as sys;
 
@@ -71,31 +71,87 @@ impl Raw {
 }
 
 /// What is copied out of a completion.
-pub(super) trait Record {
+pub(super) trait Record: Copy {
+    /// Becomes that of a success. (In place: by value, it would go through memory twice.)
+    ///
     /// # Safety
     ///
-    /// `cq` stands at a completion, and has the readers that this calls.
-    unsafe fn read(&mut self, cq: *mut sys::ibv_cq_ex);
+    /// `cq` stands at such a completion, and has the readers that this calls.
+    unsafe fn succeed(&mut self, cq: *mut sys::ibv_cq_ex);
+
+    /// Becomes that of a failure.
+    ///
+    /// # Safety
+    ///
+    /// `cq` stands at such a completion.
+    unsafe fn fail(&mut self, cq: *mut sys::ibv_cq_ex);
+}
+
+/// What a completion queue says of every completion, as it stands there: it is copied as one.
+#[derive(Clone, Copy)]
+#[repr(C, align(4))]
+struct Head {
+    _comp_mask: u32,
+    status: sys::ibv_wc_status,
+    id: u64,
+}
+
+const _: () = {
+    let start = offset_of!(sys::ibv_cq_ex, comp_mask);
+    assert!(offset_of!(sys::ibv_cq_ex, status) - start == offset_of!(Head, status));
+    assert!(offset_of!(sys::ibv_cq_ex, wr_id) - start == offset_of!(Head, id));
+    assert!(start % align_of::<Head>() == 0);
+};
+
+impl Head {
+    /// # Safety
+    ///
+    /// `cq` is alive.
+    #[inline(always)]
+    unsafe fn of(cq: *mut sys::ibv_cq_ex) -> Self {
+        // SAFETY: alive, and these fields of it are that.
+        unsafe { (&raw const (*cq).comp_mask).cast::<Self>().read() }
+    }
 }
 
 /// What became of a request, as far as a [`Poller`](crate::Poller) for `F` reads it.
 #[derive(Clone, Copy)]
 #[must_use = "a completion may be an error"]
 pub struct ExtendedCompletion<F: WcFields> {
-    id: u64,
-    status: sys::ibv_wc_status,
-    /// Of an error, as the next one.
+    head: Head,
+    rest: Rest<F>,
+}
+
+#[derive(Clone, Copy)]
+union Rest<F: WcFields> {
+    /// After a success.
+    fields: F,
+    /// Otherwise.
+    failure: Failure,
+}
+
+/// What a failed completion has beside id and status.
+#[derive(Clone, Copy)]
+struct Failure {
     qp_num: u32,
     vendor_err: u32,
-    /// There after a success.
-    fields: MaybeUninit<F>,
+}
+
+impl Failure {
+    /// # Safety
+    ///
+    /// `cq` stands at a completion.
+    unsafe fn of(cq: *mut sys::ibv_cq_ex) -> Self {
+        // SAFETY: by the caller's promise; all queues have both readers.
+        unsafe { Self { qp_num: sys::ibv_wc_read_qp_num(cq), vendor_err: sys::ibv_wc_read_vendor_err(cq) } }
+    }
 }
 
 impl<F: WcFields> Default for ExtendedCompletion<F> {
     /// One that no poll has filled: an error, so that it is never taken for a success.
     fn default() -> Self {
-        let fields = MaybeUninit::uninit();
-        Self { id: 0, status: sys::IBV_WC_GENERAL_ERR, qp_num: 0, vendor_err: 0, fields }
+        let head = Head { _comp_mask: 0, status: sys::IBV_WC_GENERAL_ERR, id: 0 };
+        Self { head, rest: Rest { failure: Failure { qp_num: 0, vendor_err: 0 } } }
     }
 }
 
@@ -103,13 +159,27 @@ impl<F: WcFields> ExtendedCompletion<F> {
     /// The id that the request was posted with.
     #[inline(always)]
     pub fn id(&self) -> u64 {
-        self.id
+        self.head.id
+    }
+
+    /// That of the success at which `cq` stands.
+    ///
+    /// # Safety
+    ///
+    /// As [`Record::succeed`].
+    #[inline(always)]
+    pub(super) unsafe fn of_success(cq: *mut sys::ibv_cq_ex) -> Self {
+        // SAFETY: by the caller's promise.
+        let (id, raw) = unsafe { ((*cq).wr_id, Raw::read(cq, F::READS)) };
+        // a constant, of which the caller's check is none
+        let head = Head { _comp_mask: 0, status: sys::IBV_WC_SUCCESS, id };
+        Self { head, rest: Rest { fields: F::of(&raw) } }
     }
 
     /// Success, or what went wrong.
     #[inline(always)]
     pub fn status(&self) -> WcStatus {
-        WcStatus(self.status)
+        WcStatus(self.head.status)
     }
 
     /// What was read of it, which means something only if the request succeeded.
@@ -119,9 +189,9 @@ impl<F: WcFields> ExtendedCompletion<F> {
     /// [`WcError`] with the status otherwise.
     #[inline(always)]
     pub fn result(&self) -> Result<F, WcError> {
-        if self.status == sys::IBV_WC_SUCCESS {
-            // SAFETY: `read` writes them before it says that this is a success.
-            Ok(unsafe { self.fields.assume_init() })
+        if self.head.status == sys::IBV_WC_SUCCESS {
+            // SAFETY: of a success; only `succeeded` makes one.
+            Ok(unsafe { self.rest.fields })
         } else {
             Err(self.error())
         }
@@ -129,58 +199,54 @@ impl<F: WcFields> ExtendedCompletion<F> {
 
     #[cold]
     fn error(&self) -> WcError {
-        let Self { id, qp_num, vendor_err, .. } = *self;
-        WcError { id, status: self.status(), qp_num, vendor_err }
+        // SAFETY: not of a success.
+        let Failure { qp_num, vendor_err } = unsafe { self.rest.failure };
+        WcError { id: self.id(), status: self.status(), qp_num, vendor_err }
     }
 }
 
 impl<F: WcFields> Record for ExtendedCompletion<F> {
     #[inline(always)]
-    unsafe fn read(&mut self, cq: *mut sys::ibv_cq_ex) {
-        // SAFETY: by the caller's promise; these two fields are the completion's.
-        let (id, status) = unsafe { ((*cq).wr_id, (*cq).status) };
-        self.id = id;
-        self.status = status;
-        if status == sys::IBV_WC_SUCCESS {
-            // SAFETY: by the caller's promise.
-            self.fields = MaybeUninit::new(F::of(&unsafe { Raw::read(cq, F::READS) }));
-        } else {
-            // SAFETY: all queues have these two.
-            (self.qp_num, self.vendor_err) = unsafe { read_failed(cq) };
+    unsafe fn succeed(&mut self, cq: *mut sys::ibv_cq_ex) {
+        // SAFETY: by the caller's promise.
+        let raw = unsafe {
+            self.head = Head::of(cq);
+            Raw::read(cq, F::READS)
+        };
+        self.rest.fields = F::of(&raw);
+    }
+
+    #[cold]
+    #[inline(never)]
+    unsafe fn fail(&mut self, cq: *mut sys::ibv_cq_ex) {
+        // SAFETY: by the caller's promise.
+        unsafe {
+            self.head = Head::of(cq);
+            self.rest.failure = Failure::of(cq);
         }
     }
 }
 
 impl Record for WorkCompletion {
     #[inline(always)]
-    unsafe fn read(&mut self, cq: *mut sys::ibv_cq_ex) {
-        // SAFETY: by the caller's promise; these two fields are the completion's.
-        let (wr_id, status) = unsafe { ((*cq).wr_id, (*cq).status) };
-        let rest = if status == sys::IBV_WC_SUCCESS {
-            // SAFETY: all queues have the standard fields.
-            unsafe { Raw::read(cq, STANDARD | OPCODE | FLAGS) }.wc
-        } else {
-            // SAFETY: all queues have these two.
-            let (qp_num, vendor_err) = unsafe { read_failed(cq) };
-            sys::ibv_wc { qp_num, vendor_err, ..Default::default() }
-        };
-        *self = Self::from_c(sys::ibv_wc { wr_id, status, ..rest });
+    unsafe fn succeed(&mut self, cq: *mut sys::ibv_cq_ex) {
+        // SAFETY: by the caller's promise; all queues have the standard fields.
+        let (head, raw) = unsafe { (Head::of(cq), Raw::read(cq, STANDARD | OPCODE | FLAGS)) };
+        *self = Self::from_c(sys::ibv_wc { wr_id: head.id, status: head.status, ..raw.wc });
     }
-}
 
-/// What a failed completion has: queue pair number and vendor error.
-///
-/// # Safety
-///
-/// `cq` stands at a completion, and has both readers.
-#[cold]
-unsafe fn read_failed(cq: *mut sys::ibv_cq_ex) -> (u32, u32) {
-    // SAFETY: by the caller's promise.
-    unsafe { (sys::ibv_wc_read_qp_num(cq), sys::ibv_wc_read_vendor_err(cq)) }
+    #[cold]
+    #[inline(never)]
+    unsafe fn fail(&mut self, cq: *mut sys::ibv_cq_ex) {
+        // SAFETY: by the caller's promise.
+        let (Head { id, status, .. }, failure) = unsafe { (Head::of(cq), Failure::of(cq)) };
+        let Failure { qp_num, vendor_err } = failure;
+        *self = Self::from_c(sys::ibv_wc { wr_id: id, status, qp_num, vendor_err, ..Default::default() });
+    }
 }
 
 impl<F: WcFields> fmt::Debug for ExtendedCompletion<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ExtendedCompletion").field("id", &self.id).field("result", &self.result()).finish()
+        f.debug_struct("ExtendedCompletion").field("id", &self.id()).field("result", &self.result()).finish()
     }
 }

@@ -26,7 +26,13 @@ impl Left {
     /// Whether nothing is to be freed.
     #[inline(always)]
     pub(crate) fn is_nothing(self) -> bool {
-        self.0 as u32 == 0
+        self.entries() == 0
+    }
+
+    /// How much is to be freed.
+    #[inline(always)]
+    pub(crate) fn entries(self) -> u32 {
+        self.0 as u32
     }
 
     fn total(self) -> u32 {

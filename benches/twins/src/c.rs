@@ -3,7 +3,7 @@
 use std::ffi::{c_int, c_void};
 
 use ibv::sys::{
-    ibv_ah, ibv_cq, ibv_pd, ibv_qp, ibv_qp_ex, ibv_recv_wr, ibv_send_wr, ibv_sge, ibv_srq, ibv_wc,
+    ibv_ah, ibv_cq, ibv_cq_ex, ibv_pd, ibv_qp, ibv_qp_ex, ibv_recv_wr, ibv_send_wr, ibv_sge, ibv_srq, ibv_wc,
 };
 
 /// A part of a peer's memory.
@@ -101,6 +101,10 @@ unsafe extern "C" {
     pub(crate) fn c_poll_1(cq: *mut ibv_cq, wcs: *mut ibv_wc, operations: u64) -> u64;
     pub(crate) fn c_poll_16(cq: *mut ibv_cq, wcs: *mut ibv_wc, operations: u64) -> u64;
     pub(crate) fn c_poll_empty(cq: *mut ibv_cq, wcs: *mut ibv_wc, operations: u64) -> u64;
+    pub(crate) fn c_poll_ex_1(cq: *mut ibv_cq_ex, operations: u64) -> u64;
+    pub(crate) fn c_poll_ex_16(cq: *mut ibv_cq_ex, operations: u64) -> u64;
+    pub(crate) fn c_poll_ex_empty(cq: *mut ibv_cq_ex, operations: u64) -> u64;
+    pub(crate) fn c_poll_ex_fields_16(cq: *mut ibv_cq_ex, operations: u64) -> u64;
 }
 
 // What stands beside the direct path; each posts what was built, or polls, `operations` times.

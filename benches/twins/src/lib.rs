@@ -29,8 +29,8 @@ use c::*;
 use ibv::sys::{IBV_SEND_SIGNALED, ibv_cq, ibv_send_wr, ibv_sge, ibv_wc};
 use ibv::{
     AddressVector, Backend, CompletionChannel, CompletionQueue, Connected, Connection, Context, Endpoint,
-    Error, InitAttr, Pages, QueuePair, QueuePairBuilder, Rc, RemoteAccess, Ud, UdInitAttr, WorkCompletion,
-    recv, send, state, write,
+    Error, ExtendedCompletion, InitAttr, MrSlice, Pages, Poller, QueuePair, QueuePairBuilder, Rc,
+    RemoteAccess, Ud, UdInitAttr, WorkCompletion, Write, recv, send, state, write,
 };
 use loops::*;
 pub use program::{Act, program};
@@ -110,12 +110,15 @@ pub fn with_rows<U: Use>(provider: Provider<'_>, then: U) -> Result<U::Result, E
     let pd = ctx.alloc_pd()?;
     let cq = ctx.create_cq(32 * DEPTH)?;
     let queues = [ctx.create_cq(16)?, ctx.create_cq(16)?, ctx.create_cq(16)?];
+    let make_polled = || CompletionQueue::builder(&ctx, 4 * DEPTH).build_extended::<Fields>();
+    let polled = [make_polled()?, make_polled()?, make_polled()?];
     let channel = CompletionChannel::new(&ctx)?;
     let small = ctx.create_cq(64)?;
     let armed = CompletionQueue::builder(&ctx, 16).channel(&channel).build()?;
     let mr = pd.alloc_remote(4096, RemoteAccess::WRITE | RemoteAccess::ATOMIC)?;
     let ah = pd.create_ah(&AddressVector::lid(1, ctx.local_port(1)?.lid.max(1)))?;
     let basic = connect_to_itself(&ctx, sized(pd.create_qp::<Rc>(&cq, &cq)).build()?)?;
+    let of_polled = connect_to_itself(&ctx, sized(pd.create_qp::<Rc>(&polled[0], &polled[0])).build()?)?;
     let make_extended = || connect_to_itself(&ctx, sized(pd.create_qp::<Rc>(&cq, &cq).extended()).build()?);
     let extended = [make_extended()?, make_extended()?, make_extended()?];
     let datagrams = sized(pd.create_qp::<Ud>(&cq, &cq)).build()?.init(UdInitAttr::new(1, 2))?.activate(0)?;
@@ -191,15 +194,22 @@ pub fn with_rows<U: Use>(provider: Provider<'_>, then: U) -> Result<U::Result, E
     let sent_1: Hook<'_> = &|operations| sent(operations);
     let sent_16: Hook<'_> = &|operations| sent(16 * operations);
     // ids that count from 0 in each poll
-    let completed = |operations, count| {
-        for id in (0..operations).flat_map(|_| 0..count) {
-            basic.post(write(data, to).id(id).signaled())?;
-        }
-        work();
-        Ok(())
-    };
+    fn complete<'q>(
+        qp: &QueuePair<'q>,
+        request: Write<MrSlice<'q>>,
+        operations: u64,
+        count: u64,
+    ) -> Result<(), Error> {
+        let mut ids = (0..operations).flat_map(|_| 0..count);
+        Ok(ids.try_for_each(|id| qp.post(request.id(id).signaled()))?)
+    }
+    let completed = |operations, count| complete(&basic, write(data, to), operations, count).map(|()| work());
     let completed_1: Hook<'_> = &|operations| completed(operations, 1);
     let completed_16: Hook<'_> = &|operations| completed(operations, 16);
+    let to_poll =
+        |operations, count| complete(&of_polled, write(data, to), operations, count).map(|()| work());
+    let polled_1: Hook<'_> = &|operations| to_poll(operations, 1);
+    let polled_16: Hook<'_> = &|operations| to_poll(operations, 16);
     const fn sum_of(count: u64, operations: u64) -> u64 {
         operations * (count * (count - 1) / 2)
     }
@@ -207,9 +217,20 @@ pub fn with_rows<U: Use>(provider: Provider<'_>, then: U) -> Result<U::Result, E
     if let Provider::Nobody { set_completions, .. } = provider {
         set_completions(queues[0].as_ptr(), 1);
         set_completions(queues[1].as_ptr(), 16);
+        set_completions(polled[0].as_ptr(), 1);
+        set_completions(polled[1].as_ptr(), 16);
     }
     let [queue_1, queue_16, queue_empty] = if is_device { [&cq; 3] } else { queues.each_ref() };
     let [cq_1, cq_16, cq_empty] = [queue_1, queue_16, queue_empty].map(CompletionQueue::as_ptr);
+
+    // a queue that was never used is sooner seen to be empty, so ours and theirs look at one that was not
+    let [polled_one, polled_list, polled_empty] = polled.each_ref();
+    let polled_list = if is_device { polled_one } else { polled_list };
+    let [ex_1, ex_16, ex_empty] = [polled_one, polled_list, polled_empty].map(|cq| cq.as_ptr().cast());
+    let mut ex_wcs = ([ExtendedCompletion::default(); 16], [ExtendedCompletion::default(); 32]);
+    let mut fields_wcs = [ExtendedCompletion::default(); 16];
+    // bytes are none, of WRITEs; the provider that does nothing receives, but has no bytes nor number
+    let numbers = if is_device { 16 * u64::from(of_polled.qp_num()) } else { 0 };
 
     let mut rows = Vec::new();
     macro_rules! row {
@@ -345,6 +366,41 @@ pub fn with_rows<U: Use>(provider: Provider<'_>, then: U) -> Result<U::Result, E
         NOTHING,
         |n| ours_poll_empty(queue_empty, &mut wcs.2, n) == 0,
         c_poll_empty(cq_empty, c_wcs, n) == 0
+    );
+    row!(
+        poll_ex_1 / 1,
+        polled_1,
+        NOTHING,
+        |n| Poller::new(polled_one).is_ok_and(|mut poller| ours_poll_ex_1(&mut poller, n) == sum_of(1, n)),
+        c_poll_ex_1(ex_1, n) == sum_of(1, n)
+    );
+    row!(
+        poll_ex_16 / 16,
+        polled_16,
+        NOTHING,
+        |n| Poller::new(polled_list)
+            .is_ok_and(|mut poller| ours_poll_ex_16(&mut poller, &mut ex_wcs.0, n) == sum_of(16, n)),
+        c_poll_ex_16(ex_16, n) == sum_of(16, n)
+    );
+    row!(
+        poll_ex_fields_16 / 16,
+        polled_16,
+        NOTHING,
+        |n| Poller::new(polled_list).is_ok_and(|mut poller| {
+            ours_poll_ex_fields_16(&mut poller, &mut fields_wcs, n) == sum_of(16, n) + n * numbers
+        }),
+        c_poll_ex_fields_16(ex_16, n) == sum_of(16, n) + n * numbers
+    );
+    row!(
+        poll_ex_empty / 1,
+        NOTHING,
+        NOTHING,
+        |n| Poller::new(polled_empty).is_ok_and(|mut poller| ours_poll_ex_empty(
+            &mut poller,
+            &mut ex_wcs.1,
+            n
+        ) == 0),
+        c_poll_ex_empty(ex_empty, n) == 0
     );
     row!(arm / 1, NOTHING, NOTHING, |n| ours_arm(&armed, n), c_arm(armed.as_ptr(), n) == 0);
     if is_device {

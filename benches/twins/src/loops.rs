@@ -10,13 +10,17 @@
     reason = "a `?` in a shell's operation ends that, and not the shell"
 )]
 
+use ibv::fields::{ByteLen, QpNum};
 use ibv::{
-    AddressHandle, Arm, BatchStorage, CompletionQueue, Error, Extended, Inline, MemoryRegion, MrSlice, MrU64,
-    Pages, Prepared, ProtectionDomain, QueuePair, Rc, RecvStorage, RemoteSlice, RemoteU64, Ud,
-    WorkCompletion, Write, fetch_add, recv, send, state::Rts, write,
+    AddressHandle, Arm, BatchStorage, CompletionQueue, Error, Extended, ExtendedCompletion, Inline,
+    MemoryRegion, MrSlice, MrU64, Pages, Poller, Prepared, ProtectionDomain, QueuePair, Rc, RecvStorage,
+    RemoteSlice, RemoteU64, Ud, WcOpcode, WorkCompletion, Write, fetch_add, recv, send, state::Rts, write,
 };
 
 use crate::shells;
+
+/// What is read of completions where more than id and status is.
+pub(crate) type Fields = (WcOpcode, ByteLen, QpNum);
 
 shells! {
     fn ours_post_write<'a>(qp: &QueuePair<'a>, data: &MrSlice<'a>, to: &RemoteSlice) -> bool {
@@ -131,6 +135,36 @@ shells! {
 
     fn ours_poll_empty<'a>(cq: &CompletionQueue<'a>, wcs: &mut [WorkCompletion; 32]) -> u64 {
         || cq.poll(wcs)
+    }
+
+    fn ours_poll_ex_1<'a>(poller: &mut Poller<'a>) -> u64 {
+        |_id| {
+            let wc = poller.poll_one().ok()??;
+            wc.result().ok()?;
+            Some(wc.id())
+        }
+    }
+
+    fn ours_poll_ex_16<'a>(poller: &mut Poller<'a>, wcs: &mut [ExtendedCompletion<()>; 16]) -> u64 {
+        || poller.poll(wcs)
+    }
+
+    fn ours_poll_ex_empty<'a>(poller: &mut Poller<'a>, wcs: &mut [ExtendedCompletion<()>; 32]) -> u64 {
+        || poller.poll(wcs)
+    }
+
+    fn ours_poll_ex_fields_16<'a>(
+        poller: &mut Poller<'a, Fields>,
+        wcs: &mut [ExtendedCompletion<Fields>; 16],
+    ) -> u64 {
+        |_id| {
+            let mut sum = 0u64;
+            for wc in poller.poll(wcs).ok()? {
+                let (_, ByteLen(bytes), QpNum(qp)) = wc.result().ok()?;
+                sum += wc.id() + u64::from(qp) + u64::from(bytes.unwrap_or(0));
+            }
+            Some(sum)
+        }
     }
 
     fn ours_arm<'a>(cq: &CompletionQueue<'a>) -> bool {
