@@ -55,7 +55,7 @@ pub enum Error {
     #[error(
         "the completion queue has room for {free} of its {capacity} entries, the queue pair needs {needed}: \
          create it with at least {} entries (`CompletionQueue::entries_for` tells the need), poll it until it is empty \
-         if queue pairs on it were dropped, or overcommit it on purpose with `CompletionQueueBuilder::overcommit`",
+         if queue pairs on it were dropped or reset, or overcommit it on purpose with `CompletionQueueBuilder::overcommit`",
         capacity.saturating_sub(*free).saturating_add(*needed)
     )]
     CqRoom {

@@ -86,20 +86,19 @@ impl Provider {
     ///
     /// `context` is open.
     pub(super) unsafe fn of(context: *mut sys::ibv_context, attr: &DeviceAttr) -> Self {
-        let libmlx5 = Libmlx5::loaded();
-        let is_mlx5 = match &libmlx5 {
-            // SAFETY: the context is open, so is its device there.
-            Some(library) => unsafe { (library.is_supported)((*context).device) },
-            None => {
-                let part = attr.vendor_part_id();
-                attr.vendor_id() == MELLANOX && !OLDER.iter().any(|parts| parts.contains(&part))
-            }
-        };
-        match attr.vendor_id() {
-            _ if is_mlx5 => Self::Mlx5(libmlx5.and_then(|library| library.create_qp)),
-            HUAWEI => Self::Hns,
-            RXE => Self::Rxe,
-            _ => Self::Other,
+        let part = attr.vendor_part_id();
+        let looks_like_mlx5 =
+            attr.vendor_id() == MELLANOX && !OLDER.iter().any(|parts| parts.contains(&part));
+        // there may be two of it, one of which knows nothing of the other's devices
+        // SAFETY: the context is open, so is its device there.
+        let its_library =
+            Libmlx5::loaded().filter(|library| unsafe { (library.is_supported)((*context).device) });
+        match (its_library, attr.vendor_id()) {
+            (Some(library), _) => Self::Mlx5(library.create_qp),
+            (None, _) if looks_like_mlx5 => Self::Mlx5(None),
+            (None, HUAWEI) => Self::Hns,
+            (None, RXE) => Self::Rxe,
+            (None, _) => Self::Other,
         }
     }
 

@@ -107,6 +107,12 @@ impl DirectCq {
         &self.consumed
     }
 
+    /// How many entries before `until` were not read yet.
+    pub(super) fn unread_before(&self, until: u32) -> u32 {
+        let consumed = self.consumed.load(Ordering::Acquire);
+        if is_before(consumed, until) { until.wrapping_sub(consumed) } else { 0 }
+    }
+
     /// Whether there may be room to give back.
     #[inline(always)]
     pub(super) fn has_news(&self) -> bool {

@@ -40,6 +40,14 @@ pub(super) fn check_mlx5(ctx: &Context) -> Result<()> {
     Err(VerbError::new("mlx5dv_is_supported", libc::EOPNOTSUPP, asked).into())
 }
 
+/// An error if libmlx5 would make a queue whose WQEs have to be signed: it asks whether `switch` is set, be it to 0.
+pub(super) fn check_unsigned(switch: &'static str) -> Result<()> {
+    match std::env::var_os(switch) {
+        None => Ok(()),
+        Some(_) => Err(Error::invalid(switch, "set", "unset: signed WQEs are not written here")),
+    }
+}
+
 fn strange(what: &'static str) -> Error {
     VerbError::new("mlx5dv_init_obj", libc::EOPNOTSUPP, format!("{what} of an unknown form")).into()
 }

@@ -74,7 +74,9 @@
 //! * A completion queue has room for as many completions as its queue pairs' rings have blocks;
 //!   [`cq_entries`](crate::QueuePairBuilder::cq_entries) tells how many that are. The device's ring is twice as long, so
 //!   that it is told how far the poller has come only once in so many completions.
-//! * Completions that stand in the ring when their queue pair is reset or dropped are passed over. A dropped queue pair
+//! * Completions that stand in the ring when their queue pair is reset or dropped are passed over. Until they are, a queue
+//!   pair that was reset needs room for others beside them, and leaves RESET only if there is
+//!   ([`Error::CqRoom`](crate::Error::CqRoom)). A dropped queue pair
 //!   is kept until they are, so that nobody else has its number meanwhile: the poller destroys it when it next finds the
 //!   queue empty, or comes to the end of half the ring. Its protection domain may be dropped before; closing that says
 //!   EBUSY until then.

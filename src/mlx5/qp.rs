@@ -10,7 +10,6 @@
 
 use std::ffi::c_void;
 use std::ptr::NonNull;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 use ibv_sys as sys;
@@ -21,7 +20,7 @@ use super::delivery::Delivery;
 use super::dv::{self, OwnDomain, QpParts, QpWanted};
 use super::grave::{Grave, Remains};
 use super::mmio::{BlueFlame, Record, WqeRing};
-use super::ring::{Lanes, Producer, RETIRED, RecvSlot, SendSlot, is_before, queue};
+use super::ring::{Lanes, Producer, RETIRED, RecvSlot, SendSlot, queue};
 use super::srq::SharedSlots;
 use super::wc::key_of;
 use super::wqe;
@@ -153,9 +152,8 @@ impl DirectLink {
         let Leaver { qp, pd, is_unused } = leaver;
         let (send_until, recv_until) = self.retire();
         let (send_len, recv_len) = self.lens;
-        let is_passed = |cq: &DirectCq, until| !is_before(cq.consumed().load(Ordering::Acquire), until);
-        let send = send_len != 0 && !is_passed(&self.send_cq, send_until);
-        let recv = (recv_len != 0 || self.shared.is_some()) && !is_passed(&self.recv_cq, recv_until);
+        let send = send_len != 0 && self.send_cq.unread_before(send_until) != 0;
+        let recv = (recv_len != 0 || self.shared.is_some()) && self.recv_cq.unread_before(recv_until) != 0;
         let one = Arc::ptr_eq(&self.send_cq, &self.recv_cq);
         let waits: Vec<_> =
             [(send || one && recv, &self.send_cq, send_until), (recv && !one, &self.recv_cq, recv_until)]
@@ -172,17 +170,19 @@ impl DirectLink {
         Ok(())
     }
 
-    /// The queue pair is in RESET, and goes on: with new queues, since the poller may still be at the old ones.
-    pub(crate) fn restart(&self, queues: &mut DirectQueues) {
-        self.retire();
+    /// The queue pair is in RESET, and goes on: with new queues, since the poller may still be at the old ones. Gives
+    /// how many entries of the send and of the receive completion queue may be completions of those.
+    pub(crate) fn restart(&self, queues: &mut DirectQueues) -> (u32, u32) {
+        let (send_until, recv_until) = self.retire();
         let (send_producer, recv_producer, members) = self.make_queues();
         (queues.send.producer, queues.send.lanes) = (send_producer, Arc::clone(&members.send));
         queues.send.fence = Fence::Never;
         (queues.recv.producer, queues.recv.lanes) = (recv_producer, Arc::clone(&members.recv));
         *locked(&self.lanes) = members;
+        (self.send_cq.unread_before(send_until), self.recv_cq.unread_before(recv_until))
     }
 
-    /// The queue pair is given up, and its room left behind.
+    /// Its room was left behind.
     pub(crate) fn tell(&self) {
         self.send_cq.tell_news();
         self.recv_cq.tell_news();
@@ -192,10 +192,7 @@ impl DirectLink {
 /// What the direct path needs before a queue pair can be made.
 pub(crate) fn prepare(ctx: &Context, pd: *mut sys::ibv_pd) -> Result<OwnDomain> {
     dv::check_mlx5(ctx)?;
-    // its WQEs would have to be signed
-    if std::env::var_os("MLX5_QP_SIGNATURE").is_some_and(|value| value != "0" && !value.is_empty()) {
-        return Err(Error::invalid("MLX5_QP_SIGNATURE", "set", "unset: signed WQEs are not written here"));
-    }
+    dv::check_unsigned("MLX5_QP_SIGNATURE")?;
     // SAFETY: alive, of this context, and held by the queue pair that comes of it.
     unsafe { OwnDomain::new(ctx, pd) }
 }

@@ -21,7 +21,7 @@ use super::dv::{self, SrqParts};
 use super::mmio::{Record, WqeRing};
 use super::post::put_list;
 use crate::cq::{CompletionQueue, Direct, Room};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::mr::MrSlice;
 use crate::parent::Parent;
 use crate::pd::ProtectionDomain;
@@ -110,7 +110,8 @@ impl<'a, V: Delivery> SharedReceiveQueue<'a, Direct<V>> {
     ///
     /// # Errors
     ///
-    /// As [`new`](SharedReceiveQueue::new); [`Error::OtherContext`]; and [`Error::Verb`] with EOPNOTSUPP if it is no mlx5
+    /// As [`new`](SharedReceiveQueue::new); [`Error::OtherContext`](crate::Error::OtherContext); and
+    /// [`Error::Verb`](crate::Error::Verb) with EOPNOTSUPP if it is no mlx5
     /// device.
     ///
     /// # Examples
@@ -144,11 +145,7 @@ impl<'a, V: Delivery> SharedReceiveQueue<'a, Direct<V>> {
         let (pd, recv_cq) = (pd.into(), recv_cq.into());
         pd.context().check_same(recv_cq.context(), "receive completion queue")?;
         dv::check_mlx5(pd.context())?;
-        // its WQEs would have to be signed
-        if std::env::var_os("MLX5_SRQ_SIGNATURE").is_some() {
-            let expected = "unset: signed WQEs are not written here";
-            return Err(Error::invalid("MLX5_SRQ_SIGNATURE", "set", expected));
-        }
+        dv::check_unsigned("MLX5_SRQ_SIGNATURE")?;
         // what it leaves may be what the device has no room for
         recv_cq.state().shared().sweep();
         Self::make(pd, Some(recv_cq), depth, sges, |srq, limits| {

@@ -10,7 +10,7 @@
 use std::ffi::c_int;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use ibv_sys as sys;
 
@@ -32,7 +32,10 @@ const ALL_ATTRIBUTES: c_int = ((sys::IBV_QP_DEST_QPN << 1) - 1) as c_int;
 /// A completion queue with what was promised of its [room](crate::cq::Room).
 pub(super) struct Share<'a, K: CqKind> {
     cq: CqParent<'a, K>,
-    promised: u32,
+    /// What the queue needs.
+    needed: u32,
+    /// What is promised: that, or in RESET less by what was left behind.
+    promised: AtomicU32,
     /// Whose receives complete there, if that is shared with others: then it has the promise.
     srq: Option<Arc<SrqCore<'a, K>>>,
 }
@@ -46,18 +49,18 @@ impl<'a, K: CqKind> Share<'a, K> {
     ) -> Result<(Self, Self)> {
         if send_cq.as_ptr() == recv_cq.as_ptr() {
             send_cq.room().promise(send.saturating_add(recv))?;
-            let (send, recv) = (
-                Self { cq: send_cq, promised: send, srq: None },
-                Self { cq: recv_cq, promised: recv, srq: None },
-            );
-            return Ok((send, recv));
+            return Ok((Self::of(send_cq, send, None), Self::of(recv_cq, recv, None)));
         }
         Ok((Self::new(send_cq, send)?, Self::new(recv_cq, recv)?))
     }
 
     fn new(cq: CqParent<'a, K>, needed: u32) -> Result<Self> {
         cq.room().promise(needed)?;
-        Ok(Self { cq, promised: needed, srq: None })
+        Ok(Self::of(cq, needed, None))
+    }
+
+    fn of(cq: CqParent<'a, K>, needed: u32, srq: Option<Arc<SrqCore<'a, K>>>) -> Self {
+        Self { cq, needed, promised: AtomicU32::new(needed), srq }
     }
 
     /// A share of `send_cq` for a send queue, and of `recv_cq` for the receives of `srq`.
@@ -69,7 +72,7 @@ impl<'a, K: CqKind> Share<'a, K> {
     ) -> Result<(Self, Self)> {
         let send = Self::new(send_cq, send)?;
         srq.join(recv_cq.as_ptr().addr(), recv_cq.room())?;
-        Ok((send, Self { cq: recv_cq, promised: 0, srq: Some(Arc::clone(srq)) }))
+        Ok((send, Self::of(recv_cq, 0, Some(Arc::clone(srq)))))
     }
 
     /// Makes it `needed`, if that is more.
@@ -77,22 +80,39 @@ impl<'a, K: CqKind> Share<'a, K> {
         if self.srq.is_some() {
             return Ok(());
         }
-        self.cq.room().promise(needed.saturating_sub(self.promised))?;
-        self.promised = self.promised.max(needed);
+        self.cq.room().promise(needed.saturating_sub(self.needed))?;
+        self.needed = self.needed.max(needed);
+        *self.promised.get_mut() = self.needed;
+        Ok(())
+    }
+
+    /// The queue is empty, but up to `entries` of what it completed may still stand there.
+    fn leave_behind(&self, entries: u32) {
+        let promised = self.promised.load(Ordering::Relaxed);
+        let left = promised.min(entries);
+        self.promised.store(promised - left, Ordering::Relaxed);
+        self.cq.room().leave_behind(left);
+    }
+
+    /// The queue will complete something: what was left behind is promised again.
+    fn claim(&self) -> Result<()> {
+        let missing = self.needed - self.promised.load(Ordering::Relaxed);
+        self.cq.room().promise(missing)?;
+        self.promised.store(self.needed, Ordering::Relaxed);
         Ok(())
     }
 
     /// The queue pair is destroyed, and may have completed something.
-    fn leave_behind(&mut self) {
+    fn end(&mut self) {
         match self.srq.take() {
             Some(srq) => srq.leave(self.cq.as_ptr().addr(), self.cq.room(), true),
-            None => self.cq.room().leave_behind(std::mem::take(&mut self.promised)),
+            None => self.leave_behind(self.needed),
         }
     }
 
     /// The queue pair is leaked, and may complete requests for ever.
     pub(super) fn keep_for_ever(&mut self) {
-        self.promised = 0;
+        *self.promised.get_mut() = 0;
         self.srq = None;
     }
 }
@@ -102,7 +122,7 @@ impl<K: CqKind> Drop for Share<'_, K> {
     fn drop(&mut self) {
         match self.srq.take() {
             Some(srq) => srq.leave(self.cq.as_ptr().addr(), self.cq.room(), false),
-            None => self.cq.room().withdraw(self.promised),
+            None => self.cq.room().withdraw(*self.promised.get_mut()),
         }
     }
 }
@@ -136,10 +156,6 @@ impl<'a, B: Backend> QpCore<'a, B> {
         self.id
     }
 
-    pub(super) fn link(&self) -> &B::Link {
-        &self.link
-    }
-
     pub(super) fn pd(&self) -> &ProtectionDomain<'a> {
         &self.pd
     }
@@ -152,6 +168,8 @@ impl<'a, B: Backend> QpCore<'a, B> {
     /// `ibv_modify_qp` to another state.
     pub(super) fn modify(&self, from: QpState, to: QpState, change: Change) -> Result<()> {
         if to != QpState::RESET {
+            self.send.claim()?;
+            self.recv.claim()?;
             self.used.store(true, Ordering::Relaxed);
         }
         let result = self.call_modify(change, Some(to), || format!("{from} to {to}, {change:?}"));
@@ -159,6 +177,14 @@ impl<'a, B: Backend> QpCore<'a, B> {
             Error::Verb(error) => error.advise(libc::EINVAL, advice(from, to)).into(),
             other => other,
         })
+    }
+
+    /// It has come to RESET, and may go on, with `queues` that are empty.
+    pub(super) fn restarted(&self, queues: &mut B::Queues) {
+        let (send, recv) = self.link.restarted(queues);
+        self.send.leave_behind(send);
+        self.recv.leave_behind(recv);
+        self.link.left();
     }
 
     /// `ibv_modify_qp` without a state: naming the present one is not the same everywhere (in SQD, Linux 6.12 starts to
@@ -200,8 +226,8 @@ impl<'a, B: Backend> QpCore<'a, B> {
 
     fn leave_behind(&mut self) {
         if *self.used.get_mut() {
-            self.send.leave_behind();
-            self.recv.leave_behind();
+            self.send.end();
+            self.recv.end();
         }
         self.link.left();
     }

@@ -39,8 +39,8 @@ impl<V: Delivery> Backend for Direct<V> {
 }
 
 impl Link<DirectQueues> for DirectLink {
-    fn restarted(&self, queues: &mut DirectQueues) {
-        self.restart(queues);
+    fn restarted(&self, queues: &mut DirectQueues) -> (u32, u32) {
+        self.restart(queues)
     }
 
     fn destroy(&mut self, leaver: Leaver<'_>) -> Result<()> {

@@ -118,12 +118,13 @@ pub(crate) mod link {
 
     /// What stands between a queue pair and its completion queues.
     pub trait Link<Q> {
-        /// The queue pair has come to RESET, and may go on.
-        fn restarted(&self, queues: &mut Q);
+        /// The queue pair has come to RESET, and may go on. Gives how many entries of its send and of its receive completion
+        /// queue may still be completions of before.
+        fn restarted(&self, queues: &mut Q) -> (u32, u32);
         /// Destroys the queue pair, or keeps it until that can be: after `Ok` it is the caller's no more. It is in
         /// RESET, if `NEEDS_RESET` says that this matters.
         fn destroy(&mut self, leaver: Leaver<'_>) -> Result<()>;
-        /// It is given up, and its room was left behind.
+        /// Its room was left behind: it was given up, or has restarted.
         fn left(&self);
         /// Whether it must be in RESET before it is destroyed.
         const NEEDS_RESET: bool;
@@ -131,7 +132,9 @@ pub(crate) mod link {
 
     impl Link<()> for () {
         #[inline(always)]
-        fn restarted(&self, (): &mut ()) {}
+        fn restarted(&self, (): &mut ()) -> (u32, u32) {
+            (0, 0)
+        }
         fn destroy(&mut self, leaver: Leaver<'_>) -> Result<()> {
             leaver.qp.destroy()
         }

@@ -6,7 +6,6 @@ use std::marker::PhantomData;
 
 use super::attr::{Connection, change_of};
 use super::change::Change;
-use super::link::Link;
 use super::state::{CanFail, Error, Init, Is, QpState, Reset, Rtr, Rts, Sqd, State};
 use super::transport::{Connected, Datagram, Transport, Unreliable};
 use super::{Backend, QueuePair};
@@ -31,7 +30,7 @@ impl<'a, T: Transport, S: State, B: Backend> QueuePair<'a, T, S, B> {
     pub(super) fn change(&mut self, from: QpState, to: QpState, change: Change) -> Result<()> {
         self.core.modify(from, to, change)?;
         if to == QpState::RESET {
-            self.core.link().restarted(&mut self.queues);
+            self.core.restarted(&mut self.queues);
         }
         Ok(())
     }
@@ -99,7 +98,8 @@ impl<'a, T: Transport, S: State, B: Backend> QueuePair<'a, T, S, B> {
     ///
     /// [`TransitionError`] with the queue pair as it was: [`Error::Verb`](crate::Error::Verb) with EINVAL if there is
     /// no such port or P_Key index; EPERM for a Q_Key with its top bit set and no CAP_NET_RAW; EIO if the device is
-    /// gone.
+    /// gone. [`Error::CqRoom`](crate::Error::CqRoom) if it is direct, was reset, and what it completed before leaves no room
+    /// in its completion queue: poll that until it is empty.
     ///
     /// # Examples
     ///

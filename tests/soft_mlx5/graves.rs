@@ -278,9 +278,14 @@ fn thousands_come_and_go_on_one_queue() {
                 let (gone, ..) = living.swap_remove(random.below(living.len()));
                 if random.coin() {
                     drop(gone);
-                } else if let Some((reset, at)) = Some((gone.reset().unwrap(), next_id)) {
-                    let number = reset.qp_num();
-                    living.push((rig.up(reset, number), at, at));
+                } else {
+                    let number = gone.qp_num();
+                    let again = rig.try_up(gone.reset().unwrap(), number).unwrap_or_else(|refused| {
+                        assert!(matches!(refused.error(), Error::CqRoom { .. }));
+                        drain(&mut poller, &mut living, &mut seen, usize::MAX);
+                        rig.up(refused.into_object().unwrap(), number)
+                    });
+                    living.push((again, next_id, next_id));
                 }
             }
             _ => drain(&mut poller, &mut living, &mut seen, random.below(30)),

@@ -164,6 +164,52 @@ fn completions_of_before_a_reset_are_nobodys() {
     rig.no_violations();
 }
 
+/// The device would stop the queue, and the completions of others would be lost.
+#[test]
+fn resets_do_not_overrun_a_queue_that_nobody_polls() {
+    let rig = Rig::new();
+    let mr = rig.region(8192);
+    let (cq, peer_cq) = (rig.direct(64), rig.bare(1024));
+    let mut poller = Poller::new(&cq).unwrap();
+    let events = rig.ctx.async_events().unwrap();
+    let connected = || {
+        let builder = QueuePairBuilder::<Rc, _>::direct(&rig.pd, &cq, &cq).send_depth(8).recv_depth(8);
+        let (ours, peer) = (builder.build().unwrap(), rig.basic_qp::<Rc>(&peer_cq, &peer_cq));
+        let (a, b) = (ours.qp_num(), peer.qp_num());
+        (rig.up(ours, b), rig.up(peer, a))
+    };
+    let ((mut other, _its_peer), (mut ours, mut peer)) = (connected(), connected());
+    let request = write(ibv::Empty, mr.remote_region().slice(4096..).unwrap()).signaled();
+    let mut refusals = 0;
+    for round in 0..200 {
+        other.post(request.id(round)).unwrap();
+        for id in 0..8 {
+            ours.post(request.id(1000 + id)).unwrap();
+        }
+        rig.hca.run_until_idle();
+        // with and without what came last
+        let read = if round % 8 == 0 { ids(&drain_direct(&mut poller)).len() } else { 0 };
+        let (reset, its) = (ours.reset().unwrap(), peer.reset().unwrap());
+        let (a, b) = (reset.qp_num(), its.qp_num());
+        ours = rig.try_up(reset, b).unwrap_or_else(|refused| {
+            assert!(read == 0 && matches!(refused.error(), Error::CqRoom { free: ..8, .. }), "{refused}");
+            refusals += 1;
+            let got = drain_direct(&mut poller);
+            assert!(got.iter().all(|wc| wc.qp_num() == other.qp_num()), "of before a reset");
+            rig.up(refused.into_object().unwrap(), b)
+        });
+        peer = rig.up(its, a);
+        assert_eq!(events.try_event().unwrap(), None, "round {round}");
+    }
+    assert!(refusals > 10, "{refusals}");
+    drain_direct(&mut poller);
+    // all that was left behind came back
+    drop((other, ours));
+    drain_direct(&mut poller);
+    drop([connected(), connected()]);
+    rig.no_violations();
+}
+
 #[test]
 fn a_number_that_is_used_again_is_another_queue_pair() {
     let rig = Rig::new();

@@ -6,8 +6,8 @@ use ibv::mlx5::Poller;
 use ibv::sys;
 use ibv::{
     Backend, Bare, Basic, CompletionQueue, Connected, Connection, Context, Direct, Endpoint, InitAttr,
-    LocalPort, MemoryRegion, ProtectionDomain, QueuePair, QueuePairBuilder, Remote, RemoteAccess, Transport,
-    WorkCompletion, state,
+    LocalPort, MemoryRegion, ProtectionDomain, QueuePair, QueuePairBuilder, Remote, RemoteAccess,
+    TransitionError, Transport, WorkCompletion, state,
 };
 use softhca::{Config, Hca, Link, Mode};
 
@@ -23,6 +23,8 @@ pub(crate) struct Rig {
 }
 
 pub(crate) type Qp<T, B, S = state::Rts> = QueuePair<'static, T, S, B>;
+/// Why a queue pair is still, or again, in RESET.
+pub(crate) type Stayed<T, B> = TransitionError<Qp<T, B, state::Reset>>;
 pub(crate) type Cq<K> = Arc<CompletionQueue<'static, K>>;
 
 /// Sizes of a queue pair for which libmlx5 makes rings of the same size, whether it is made with all operations (and
@@ -107,10 +109,18 @@ impl Rig {
         qp: Qp<T, B, state::Reset>,
         dest: u32,
     ) -> Qp<T, B> {
+        self.try_up(qp, dest).unwrap()
+    }
+
+    pub(crate) fn try_up<T: Connected<Init = InitAttr>, B: Backend>(
+        &self,
+        qp: Qp<T, B, state::Reset>,
+        dest: u32,
+    ) -> Result<Qp<T, B>, Stayed<T, B>> {
         let all = RemoteAccess::READ | RemoteAccess::WRITE | RemoteAccess::ATOMIC;
         let peer = Endpoint { lid: self.local.lid, qpn: dest, psn: 0, gid: self.local.gid };
         let connection = Connection::new(self.local, 0, peer).max_rd_atomic(4).max_dest_rd_atomic(4);
-        qp.init(InitAttr::new(1).access(all)).unwrap().connect(&connection).unwrap()
+        qp.init(InitAttr::new(1).access(all))?.connect(&connection)
     }
 
     pub(crate) fn no_violations(&self) {
