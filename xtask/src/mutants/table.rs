@@ -13,7 +13,7 @@ pub(super) struct Mutant {
 
 const SEND_RECORD: &str = "self.record.store::<{ qp_record::SEND }>(next & 0xffff);";
 const SEND_RECORD_THERE: &str = "queue.record.store::<{ qp_record::SEND }>(next & 0xffff);";
-const SHARED_RECORD: &str = "self.record.store::<{ srq::RECORD }>(posted & 0xffff);";
+const SHARED_RECORD: &str = "self.record.store::<{ srq::RECORD }>((posted & 0xffff) as u32);";
 const RECV_RECORD: &str = "queue.record.store::<{ qp_record::RECV }>(next & 0xffff);";
 
 pub(super) const MUTANTS: [Mutant; 25] = [
@@ -158,17 +158,16 @@ pub(super) const MUTANTS: [Mutant; 25] = [
         edits: &[
             (
                 "let (ring, stride) = (self.ring, self.stride);",
-                "let (ring, stride, mut late) = (self.ring, self.stride, None::<(_, _)>);",
+                "let (ring, stride, late) = (self.ring, self.stride, std::cell::Cell::new(None));",
             ),
             (
-                "put_list(ring, start + SEGMENT, stride - SEGMENT, sges);",
-                "put_list(ring, start + SEGMENT, stride - SEGMENT, &[]);\n\
-                 late = sges.first().map(|sge| (start, wqe::data(sge.addr, sge.length, sge.lkey)));",
+                "unsafe { slot.put(at, segment) };",
+                "if at == 0 { late.set(Some((slot, segment))) } else { unsafe { slot.put(at, segment) } };",
             ),
             (
                 SHARED_RECORD,
-                "self.record.store::<{ srq::RECORD }>(posted & 0xffff);\n\
-                 late.into_iter().for_each(|(start, data)| unsafe { ring.put(start + SEGMENT, data) });",
+                "self.record.store::<{ srq::RECORD }>((posted & 0xffff) as u32);\n\
+                 late.take().into_iter().for_each(|(slot, segment)| unsafe { slot.put(0, segment) });",
             ),
         ],
         says: "is not what it was when the doorbell record counted it",
@@ -176,7 +175,7 @@ pub(super) const MUTANTS: [Mutant; 25] = [
     Mutant {
         name: "shared record one ahead",
         file: "mlx5/srq.rs",
-        edits: &[(SHARED_RECORD, "self.record.store::<{ srq::RECORD }>(posted.wrapping_add(1) & 0xffff);")],
+        edits: &[(SHARED_RECORD, "self.record.store::<{ srq::RECORD }>((posted + 1 & 0xffff) as u32);")],
         says: "is not what it was when the doorbell record counted it",
     },
     Mutant {
@@ -186,18 +185,18 @@ pub(super) const MUTANTS: [Mutant; 25] = [
         says: "receives complete in their order",
     },
     Mutant {
-        name: "shared receive linked to itself",
+        name: "shared receive linked to another",
         file: "mlx5/srq.rs",
-        edits: &[("wqe::next(after)", "wqe::next(after.wrapping_mul(0).wrapping_add(slot as u16))")],
-        says: "receives complete in their order",
+        edits: &[("slot.link(after as u16)", "slot.link(after as u16 ^ 1)")],
+        says: "so many receives are outstanding as there is room for",
     },
     Mutant {
         name: "shared slot freed twice",
         file: "mlx5/chain.rs",
         edits: &[(
-            "self.tail.store(tail.wrapping_add(1), Ordering::Release);",
-            "self.table.order.at(tail.wrapping_add(1)).store(slot as u16, Ordering::Relaxed);\n\
-             self.tail.store(tail.wrapping_add(2), Ordering::Release);",
+            "self.tail.store(tail + 1, Ordering::Release);",
+            "self.table.order.at(tail as u32 + 1).store(slot, Ordering::Relaxed);\n\
+             self.tail.store(tail + 2, Ordering::Release);",
         )],
         says: "so many receives are outstanding as there is room for",
     },
