@@ -21,6 +21,8 @@ mod fences;
 mod graves;
 #[path = "soft_mlx5/life.rs"]
 mod life;
+#[path = "../softhca/tests/common/memcheck.rs"]
+mod memcheck;
 #[path = "soft_mlx5/rig.rs"]
 mod rig;
 #[path = "soft_mlx5/rules.rs"]
@@ -31,3 +33,10 @@ mod scattered;
 mod shared;
 #[path = "soft_mlx5/windows.rs"]
 mod windows;
+
+/// Not the tests that count on and on, those that step through the machine code, nor those that hold all against what
+/// libmlx5 reads where it was never given an id, which memcheck sees.
+#[test]
+fn memcheck_finds_nothing() {
+    memcheck::finds_nothing(&["two_to_the", "fences", "cqes::", "messages_of", "answers"]);
+}

@@ -13,6 +13,14 @@ use ibv::{
 };
 use softhca::{Config, Hca, Mode};
 
+#[path = "../softhca/tests/common/memcheck.rs"]
+mod memcheck;
+
+#[test]
+fn memcheck_finds_nothing() {
+    memcheck::finds_nothing(&[]);
+}
+
 const QUEUES: usize = 3;
 const DEPTH: u64 = 256;
 

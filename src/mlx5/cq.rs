@@ -21,7 +21,7 @@ use super::poller::Place;
 use super::ring::{Lanes, is_before};
 use super::{session, wc};
 use crate::cq::state::CqState;
-use crate::cq::{Arm, CompletionQueue, CompletionQueueBuilder, Direct, Room};
+use crate::cq::{Arm, CompletionQueue, CompletionQueueBuilder, Direct, PollError, Room, WorkCompletion};
 use crate::error::{Error, Result};
 use crate::id::CqId;
 use crate::raw::Raw;
@@ -182,12 +182,12 @@ impl DirectCq {
                 let at = self.parts.ring.at(index);
                 let mut stands_for = 1;
                 if self.is_compressed() && wc::is_title(at.last_word()) {
-                    stands_for = session::count(&at.words());
+                    stands_for = session::count(&at.words(), entries).unwrap_or(1);
                     if is_before(index, self.consumed.load(Ordering::Acquire)) {
                         break;
                     }
                 }
-                index = index.wrapping_add(stands_for.clamp(1, entries));
+                index = index.wrapping_add(stands_for);
             }
             // What was not written *for this lap* was overwritten meanwhile, if the poller has passed it.
             if !is_before(index, self.consumed.load(Ordering::Acquire)) {
@@ -288,6 +288,40 @@ impl<'a> CompletionQueueBuilder<'a> {
         let state = unsafe { DirectCq::new(&raw, format.is_some()) }?;
         let room = Room::new(state.parts.ring.entries() / 2, false);
         Ok(self.finish(raw, room, id, OwnedCq(Arc::new(state))))
+    }
+}
+
+/// Implemented by nothing.
+#[doc(hidden)]
+#[diagnostic::on_unimplemented(
+    message = "a direct completion queue is not polled by `&cq`",
+    label = "one poller reads it: `let mut poller = ibv::mlx5::Poller::new(&cq)?`, then `poller.poll()`; code for any kind takes `&mut impl PollCq`"
+)]
+pub trait PolledByAnybody {
+    fn never<T>(&self) -> T;
+}
+
+impl<V: Delivery> CompletionQueue<'_, Direct<V>> {
+    /// A direct completion queue is polled by its [`Poller`](super::Poller).
+    ///
+    /// This method is here for the compiler's advice alone. It can never be called.
+    #[doc(hidden)]
+    pub fn poll<'w>(&self, _: &'w mut [WorkCompletion]) -> Result<&'w [WorkCompletion], PollError>
+    where
+        Self: PolledByAnybody,
+    {
+        self.never()
+    }
+
+    /// A direct completion queue is armed by its [`Poller`](super::Poller).
+    ///
+    /// This method is here for the compiler's advice alone. It can never be called.
+    #[doc(hidden)]
+    pub fn arm(&self, _: Arm) -> Result<()>
+    where
+        Self: PolledByAnybody,
+    {
+        self.never()
     }
 }
 

@@ -288,10 +288,10 @@ impl<'a, V: Delivery> Poller<'a, V> {
         let (first, ring) = (self.consumed(), self.ring);
         let _alone = self.shared.sessions();
         let title = self.at.words();
-        let count = session::count(&title);
-        if !self.shared.is_compressed() || !(1..=ring.entries() / 2).contains(&count) {
+        let Some(count) = session::count(&title, ring.entries()).filter(|_| self.shared.is_compressed())
+        else {
             return false;
-        }
+        };
         let mut array = [0; mini::ARRAY as usize];
         // the title last: until then it stands for all
         let mut title_in_full = title;

@@ -10,9 +10,11 @@ pub(super) const fn array_of(at: u32) -> u32 {
     if at == 0 { 1 } else { at }
 }
 
-/// How many completions `title` stands for.
-pub(super) const fn count(title: &Words) -> u32 {
-    u32::from_be((title[cqe::BYTE_CNT / 8] >> 32) as u32)
+/// How many completions `title` stands for, in a ring of `entries`. `None` if it says what no device does: one by itself,
+/// or more than half of the ring, which is all that may be outstanding. Such an entry stands for itself alone.
+pub(super) fn count(title: &Words, entries: u32) -> Option<u32> {
+    let count = u32::from_be((title[cqe::BYTE_CNT / 8] >> 32) as u32);
+    (1..=entries / 2).contains(&count).then_some(count)
 }
 
 /// Completion `number` of a session, from its short form; `owner` is the owner bit of its entry.
@@ -67,7 +69,13 @@ mod tests {
                 want[60..62].copy_from_slice(&first.wrapping_add(number as u16).to_be_bytes());
             }
             want[63] = kind << 4 | u8::from(solicited) << 1 | u8::from(owner);
-            prop_assert_eq!(count(&words(title)), n);
+            for entries in [2, 8, 32, 64, 128, 1 << 20] {
+                let known = (n <= entries / 2).then_some(n);
+                prop_assert_eq!(count(&words(title), entries), known);
+            }
+            let mut nothing = title;
+            nothing[44..48].fill(0);
+            prop_assert_eq!(count(&words(nothing), 64), None);
             let short = u64::from_ne_bytes(short);
             prop_assert_eq!(expand(&words(title), number, short, owner), words(want));
         }

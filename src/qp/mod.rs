@@ -93,7 +93,7 @@ pub trait Backend: sealed::Sealed + Send + Sync + 'static {
 /// A backend that posts by calls of libibverbs, [`Basic`] or [`Extended`].
 #[diagnostic::on_unimplemented(
     message = "a queue pair of backend `{Self}` does not post by libibverbs",
-    label = "post by `&mut` on it: `post`, `post_list`, `post_recv`, `post_recv_list`; it has no windows of type 1"
+    label = "post by `&mut` on it: `post`, `post_list`, `post_recv`, `post_recv_list`; for a memory window, take one of type 2, and post its `bind_mw(..)`"
 )]
 pub trait Verbs: Backend<Cq = Bare, Queues = (), Link = ()> {}
 

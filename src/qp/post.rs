@@ -230,7 +230,7 @@ impl<'a, T: Transport, S: State> QueuePair<'a, T, S, Extended> {
     }
 }
 
-impl<'a, T: Transport, S: State, B: Verbs> QueuePair<'a, T, S, B> {
+impl<'a, T: Transport, S: State, B: Backend> QueuePair<'a, T, S, B> {
     /// `ibv_bind_mw`—Binds a window of type 1, by a request of this queue pair's, and returns what the peer may use when
     /// that is executed: any request posted later finds it so.
     ///
@@ -254,11 +254,14 @@ impl<'a, T: Transport, S: State, B: Verbs> QueuePair<'a, T, S, B> {
     where
         S: CanPostSend,
         T: Windows,
+        B: Verbs,
     {
         // SAFETY: `qp` is `core`'s, which `self` holds, and `limits` its own.
         unsafe { bind_type_1(self.qp, &self.limits, &request) }
     }
+}
 
+impl<'a, T: Transport, S: State, B: Verbs> QueuePair<'a, T, S, B> {
     /// `ibv_post_recv`—Posts room for a message.
     ///
     /// # Errors

@@ -14,7 +14,9 @@ use ibv::{
 };
 
 /// Requests compared, in all; fewer where each store to a doorbell costs two signals, or addresses alone are new.
-const REQUESTS: usize = if super::rig::TRAPS || super::rig::ROCE { 20_000 } else { 330_000 };
+fn requests() -> usize {
+    super::rig::rounds(20_000, if super::rig::ROCE { 20_000 } else { 330_000 })
+}
 const QKEY: u32 = 0x1234;
 
 /// What a request was, as far as comparing and completing it goes.
@@ -289,8 +291,8 @@ fn rc(requests: usize, spoil: impl FnMut(&Memory, usize)) -> Result<usize, Strin
 
 #[test]
 fn rc_writes_what_libmlx5_writes() {
-    let bytes = rc(REQUESTS / 2, |_, _| {}).unwrap();
-    println!("RC: {} requests, {bytes} bytes equal", REQUESTS / 2);
+    let bytes = rc(requests() / 2, |_, _| {}).unwrap();
+    println!("RC: {} requests, {bytes} bytes equal", requests() / 2);
 }
 
 #[test]
@@ -327,9 +329,17 @@ fn uc_writes_what_libmlx5_writes() {
         drain(&peer_cq);
         peers.iter().for_each(|peer| peer.post_recv(recv(mr.slice(4096..).unwrap().detach())).unwrap());
     };
-    let bytes =
-        run(&rig, pair, (&stock_cq, poller), |kind| RC_HEADERS[kind], REQUESTS / 4, post, receive, |_, _| {});
-    println!("UC: {} requests, {} bytes equal", REQUESTS / 4, bytes.unwrap());
+    let bytes = run(
+        &rig,
+        pair,
+        (&stock_cq, poller),
+        |kind| RC_HEADERS[kind],
+        requests() / 4,
+        post,
+        receive,
+        |_, _| {},
+    );
+    println!("UC: {} requests, {} bytes equal", requests() / 4, bytes.unwrap());
     rig.no_violations();
 }
 
@@ -384,8 +394,8 @@ fn ud_writes_what_libmlx5_writes() {
         drain(&peer_cq);
         (0..2).for_each(|_| peer.post_recv(recv(mr.slice(4096..).unwrap().detach())).unwrap());
     };
-    let bytes = run(&rig, pair, (&stock_cq, poller), |_| 64, REQUESTS / 4, post, receive, |_, _| {});
-    println!("UD: {} requests, {} bytes equal", REQUESTS / 4, bytes.unwrap());
+    let bytes = run(&rig, pair, (&stock_cq, poller), |_| 64, requests() / 4, post, receive, |_, _| {});
+    println!("UD: {} requests, {} bytes equal", requests() / 4, bytes.unwrap());
     rig.no_violations();
 }
 

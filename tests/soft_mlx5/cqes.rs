@@ -51,6 +51,14 @@ pub(super) fn compare(ours: &[WorkCompletion], stock: &[sys::ibv_wc]) {
     }
 }
 
+/// Holds what we read against what libmlx5 makes of the same entries; not under valgrind, which sees that it looks for ids
+/// where it was never given any.
+pub(super) fn agree(ours: &[WorkCompletion], cq: &Cq<Direct>) {
+    if std::env::var_os("SOFTHCA_UNDER_VALGRIND").is_none() {
+        compare(ours, &stock(cq));
+    }
+}
+
 #[test]
 fn rc_completions_say_what_libmlx5_says() {
     let rig = Rig::new();
@@ -86,7 +94,7 @@ fn rc_completions(rig: &Rig, cq: &Cq<Direct>) {
         (Syndrome::RemoteAccess, WcStatus::REM_ACCESS_ERR),
         (Syndrome::RemoteOperation, WcStatus::REM_OP_ERR),
     ];
-    let rounds = if super::rig::TRAPS { 4000 } else { 20_000 };
+    let rounds = super::rig::rounds(4000, 20_000);
     for number in 0..rounds {
         let len = random.below(200);
         let data = mr.slice(..len).unwrap().detach();

@@ -174,7 +174,7 @@ fn two_completion_queues_both_have_to_be_passed_or_one_to_go() {
 fn a_completion_queue_goes_while_the_poller_of_the_other_passes() {
     let rig = Rig::new();
     let before = rig.hca.objects();
-    for round in 0..if super::rig::TRAPS { 50 } else { 1000 } {
+    for round in 0..super::rig::rounds(50, 1000) {
         let (sends, receives) = (rig.direct(64), rig.direct(64));
         let mut gone = qp(&rig, &rig.pd, &sends, &receives);
         gone.post_recv(recv(ibv::Empty)).unwrap();
@@ -254,7 +254,7 @@ fn thousands_come_and_go_on_one_queue() {
     let mut random = Random::new(11);
     let mut living: Vec<(Qp<Rc, Direct>, u64, u64)> = Vec::new();
     let (mut made, mut next_id, mut seen) = (0, 0u64, 0);
-    let rounds = if super::rig::TRAPS { 300 } else { 6000 };
+    let rounds = super::rig::rounds(300, 6000) as u64;
     while made < rounds {
         match random.below(4) {
             0 | 1 => {

@@ -96,7 +96,7 @@ fn a_full_queue_says_so_and_indices_go_round_past_two_to_the_sixteen() {
     let mut poller = Poller::new(&link.our_cq).unwrap();
     let to = mr.remote_region().slice(4096..).unwrap();
     let empty = write(ibv::Empty, to);
-    for round in 0..600 {
+    for round in 0..super::rig::rounds(600, 600) as u64 {
         let mut batch = link.ours.batch();
         for id in 0..127 {
             batch.push(empty.id(id)).unwrap();
@@ -141,7 +141,7 @@ fn completions_of_before_a_reset_are_nobodys() {
     let mut link = Link::new(&rig);
     let mut poller = Poller::new(&link.our_cq).unwrap();
     let request = write(slice(&mr, 0, 8), mr.remote_region().slice(4096..).unwrap()).signaled();
-    for round in 0..200u64 {
+    for round in 0..super::rig::rounds(200, 200) as u64 {
         for id in 0..10 {
             link.ours.post(request.id(1000 + id)).unwrap();
             link.ours.post_recv(recv(slice(&mr, 0, 8)).id(2000 + id)).unwrap();
@@ -218,7 +218,7 @@ fn a_number_that_is_used_again_is_another_queue_pair() {
     let mut poller = Poller::new(&cq).unwrap();
     let request = write(slice(&mr, 0, 8), mr.remote_region().slice(4096..).unwrap()).signaled();
     let mut numbers = Vec::new();
-    for round in 0..200u64 {
+    for round in 0..super::rig::rounds(200, 200) as u64 {
         // three completions of the one before stand in the ring, so its number is still its own
         let Link { mut ours, peer, .. } = Link::on(&rig, Arc::clone(&cq));
         numbers.push(ours.qp_num());
@@ -296,7 +296,7 @@ fn many_queue_pairs_complete_to_one_queue() {
     let request = write(slice(&mr, 0, 8), mr.remote_region().slice(4096..).unwrap()).signaled();
     let mut random = super::rig::Random::new(3);
     let mut next = vec![(0u64, 0u64, 0u64); links.len()];
-    for _ in 0..3000 {
+    for _ in 0..super::rig::rounds(3000, 3000) {
         let which = random.below(links.len());
         let link = &mut links[which];
         let count = &mut next[which];
@@ -362,7 +362,7 @@ fn there_is_one_poller_and_it_goes_on_where_the_last_one_stopped() {
     let mr = rig.region(8192);
     let mut link = Link::new(&rig);
     let request = write(slice(&mr, 0, 8), mr.remote_region().slice(4096..).unwrap()).signaled();
-    for round in 0..2000u64 {
+    for round in 0..super::rig::rounds(2000, 2000) as u64 {
         let mut poller = Poller::new(&link.our_cq).unwrap();
         assert!(matches!(Poller::new(&link.our_cq), Err(Error::Invalid { .. })));
         link.ours.post(request.id(round)).unwrap();

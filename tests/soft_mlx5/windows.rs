@@ -36,7 +36,7 @@ fn window_requests_write_what_libmlx5_writes() {
     let mut random = Random::new(21);
     let (mut at, mut half, mut bytes, mut bound) = (0, 0, 0, false);
     let (mut binds, mut after) = (0, 0);
-    for number in 0..if super::rig::TRAPS { 600 } else { 6000 } {
+    for number in 0..super::rig::rounds(600, 6000) {
         let mut posted = Posted { count: 1, ..Posted::default() };
         let (id, fence, to) = (random.word(), random.coin(), mr.remote_region().slice(..).unwrap());
         let opcode = match random.below(4) {
