@@ -41,6 +41,11 @@ fn limits(titles: &[String]) -> Vec<&'static str> {
             "The software HCA executes requests on the processors that also run the programs. Its latencies and rates \
              say nothing about hardware, nor about RDMA against TCP: they are there for the ratios to C.",
         );
+        limits.push(
+            "There, who goes without libmlx5 (`direct`) or waits at its memory (`WRITE`) calls no function in which the \
+             software HCA could work: its thread looks for such requests after short sleeps, and they are what these rows \
+             measure. So such a row is of two kinds of runs, and seldom conclusive.",
+        );
     }
     if has("emulated") {
         limits.push(
