@@ -370,7 +370,7 @@ impl<'a, T: Connected, D: Gather<'a>> SendRequest<'a, T> for Send<D> {
 
     #[inline(always)]
     unsafe fn encode<E: Encode>(&self, to: E) -> Result<E::Done, PostError> {
-        self.data.put(to.send(with_data::<D>(self.head), self.imm))
+        self.data.put(to.send(with_data::<D>(self.head), &self.imm))
     }
 }
 
@@ -396,7 +396,7 @@ impl<'a, T: Datagram, D: Gather<'a>> SendRequest<'a, T> for SendTo<'_, D> {
 
     #[inline(always)]
     unsafe fn encode<E: Encode>(&self, to: E) -> Result<E::Done, PostError> {
-        self.send.data.put(to.send(with_data::<D>(self.send.head), self.send.imm).ud(&self.to))
+        self.send.data.put(to.send(with_data::<D>(self.send.head), &self.send.imm).ud(&self.to))
     }
 }
 
@@ -408,7 +408,7 @@ impl<'a, T: RdmaWrite, D: Gather<'a>> SendRequest<'a, T> for Write<D> {
 
     #[inline(always)]
     unsafe fn encode<E: Encode>(&self, to: E) -> Result<E::Done, PostError> {
-        self.data.put(to.write(with_data::<D>(self.head), &self.to, self.imm))
+        self.data.put(to.write(with_data::<D>(self.head), &self.to, &self.imm))
     }
 }
 

@@ -126,7 +126,7 @@ pub(super) const PAIRS: &[Pair] = rows! {
         arm: Extra(6);
         wr_write: Extra(12);
         wr_send_inline: Extra(12);
-        wr_write_list_16 / 16: Extra(160);
+        wr_write_list_16 / 16: Extra(96);
     }
     Libmlx5 {
         post_write: POST;
