@@ -111,10 +111,10 @@
 //!
 //! # Threads
 //!
-//! All objects are `Send` and `Sync` (a region if its buffer is `Send`); libibverbs locks. Posting on a [`Basic`] queue pair takes `&self`, on an
-//! [`Extended`] one `&mut self`. A completion queue is polled by `&self`, an [`Extended`] one through its one [`Poller`].
-//! Opening a device is refused while the environment takes those locks away
-//! (`MLX5_SINGLE_THREADED`).
+//! All objects are `Send` and `Sync` (a region if its buffer is `Send`; a [`Poller`] is `Send` alone); libibverbs locks.
+//! Posting on a [`Basic`] queue pair takes `&self`, on an [`Extended`] one `&mut self`. A completion queue is polled by
+//! `&self`, an [`Extended`] one through its one [`Poller`]; [`CompletionQueueBuilder`] has all kinds. Opening a device is
+//! refused while the environment takes those locks away (`MLX5_SINGLE_THREADED`).
 //!
 //! # Clean-up
 //!

@@ -14,6 +14,7 @@
 use std::env::var_os;
 use std::ffi::{CStr, c_void};
 use std::mem::transmute;
+use std::num::NonZeroUsize;
 
 use ibv_sys as sys;
 
@@ -27,7 +28,7 @@ const HUAWEI: u32 = 0x19e5;
 /// The same on every kernel.
 const RXE: u32 = 0x00ff_ffff;
 
-/// Without this, and on libmlx5 as it is by itself, short data comes in the completion.
+/// At "0", libmlx5 asks for no short data in completions; otherwise it does, by itself.
 const SCATTER_SWITCH: &str = "MLX5_SCATTER_TO_CQE";
 
 const MLX5_ADVICE: &str = "libmlx5, as it is by itself, copies short data when its completion is polled, to memory that may be \
@@ -99,6 +100,25 @@ impl Provider {
             (None, HUAWEI) => Self::Hns,
             (None, RXE) => Self::Rxe,
             (None, _) => Self::Other,
+        }
+    }
+
+    /// How many completions may be read between `ibv_start_poll` and `ibv_end_poll`.
+    pub(crate) fn longest_run(self) -> NonZeroUsize {
+        match self {
+            // rdma-core 44's gives its lock back twice, and finds completions that never were, if a run comes to the queue's
+            // end
+            Self::Rxe => NonZeroUsize::MIN,
+            _ => NonZeroUsize::MAX,
+        }
+    }
+
+    /// How many elements a request may have that is posted by `ibv_wr_*`, if that is fewer than the queue pair was given.
+    pub(crate) fn most_elements(self) -> u32 {
+        match self {
+            // its `ibv_wr_set_sge_list` sends wrong lengths before rdma-core 64
+            Self::Rxe => 1,
+            _ => u32::MAX,
         }
     }
 

@@ -26,7 +26,6 @@ use super::record::{ExtendedCompletion, FLAGS, OPCODE, Record, STANDARD};
 use super::state::CqState;
 use super::wc::WorkCompletion;
 use super::{Arm, CompletionQueue, CompletionQueueBuilder, PollCq, PollError, Room, poller_taken};
-use crate::context::Provider;
 use crate::error::{Error, Result, VerbError};
 use crate::id::CqId;
 use crate::parent::Parent;
@@ -79,14 +78,9 @@ impl<'a> CompletionQueueBuilder<'a> {
         if !unsafe { has_readers(cq, wc_flags) } {
             return Err(VerbError::new(VERB, libc::EOPNOTSUPP, asked()).into());
         }
-        // SAFETY: the queue is new; `cqe` changes only in a resize, which there is none of.
-        let capacity = u32::try_from(unsafe { (*cq).cqe }).unwrap_or(entries);
-        let room = Room::new(capacity, self.overcommit);
-        // rxe 44 gives its lock back twice, and finds completions that never were, if a run finds the queue's end
-        let run = if let Provider::Rxe = ctx.provider() { NonZeroUsize::MIN } else { NonZeroUsize::MAX };
-        let state =
-            ExtendedState { readers: wc_flags | OPCODE | FLAGS, run, has_poller: AtomicBool::new(false) };
-        Ok(self.finish(raw, room, id, state))
+        let (readers, run) = (wc_flags | OPCODE | FLAGS, ctx.provider().longest_run());
+        let state = ExtendedState { readers, run, has_poller: AtomicBool::new(false) };
+        Ok(self.finish_as_granted(raw, id, state))
     }
 }
 
@@ -195,8 +189,8 @@ pub struct Poller<'a, F: WcFields = ()> {
     _reads: PhantomData<F>,
 }
 
-// SAFETY: the pointers are those of the queue and its room, which it holds, and whose only reader it is; the provider locks
-// against all else that is done with the queue.
+// SAFETY: the pointers are those of the queue and its room, which it holds, and whose only reader it is (or of the dead
+// queue, which nobody writes); the provider locks against all else that is done with the queue.
 unsafe impl<F: WcFields> Send for Poller<'_, F> {}
 
 impl<'a, F: WcFields> Poller<'a, F> {

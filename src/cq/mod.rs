@@ -8,6 +8,7 @@
 #![expect(unsafe_code, reason = "the Safety section above")]
 
 mod attach;
+mod builder;
 mod channel;
 mod extended;
 pub mod fields;
@@ -18,6 +19,7 @@ mod wc;
 
 pub use attach::CqFor;
 pub(crate) use attach::CqParent;
+pub use builder::CompletionQueueBuilder;
 pub use channel::CompletionChannel;
 pub use extended::Poller;
 pub use fields::WcFields;
@@ -28,7 +30,6 @@ pub use wc::{Completion, PollError, WcError, WcOpcode, WcStatus, WorkCompletion}
 use std::convert::Infallible;
 use std::ffi::c_int;
 use std::fmt;
-use std::ptr::null_mut;
 
 use ibv_sys as sys;
 
@@ -162,7 +163,7 @@ pub struct CompletionQueue<'a, K: CqKind = Bare> {
 }
 
 /// What completions can be polled from, whatever reads the device's ring: code written for it runs on every kind of
-/// completion queue.
+/// completion queue that gives completions in C's form, which are all but those with data in them.
 ///
 /// # Examples
 ///
@@ -183,7 +184,7 @@ pub struct CompletionQueue<'a, K: CqKind = Bare> {
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not give completions in C's form",
-    label = "a reference to a completion queue does, and so does its `Poller` if it is direct; where data may stand in the completions, call `Poller::poll`, and look for it"
+    label = "a reference to a completion queue does, and so does the `Poller` of an extended or a direct one; where data may stand in the completions, call `Poller::poll`, and look for it"
 )]
 pub trait PollCq {
     /// Takes completions off the queue, as many as there are and `wcs` has room for.
@@ -208,122 +209,6 @@ pub enum Arm {
     Any,
     /// The next receive of a message sent as [solicited](crate::Send::solicited), or the next error.
     Solicited,
-}
-
-/// How to make a [`CompletionQueue`]; see [`CompletionQueue::builder`].
-pub struct CompletionQueueBuilder<'a> {
-    ctx: Parent<'a, Context>,
-    entries: u32,
-    channel: Option<Parent<'a, CompletionChannel<'a>>>,
-    comp_vector: u32,
-    overcommit: bool,
-    compressed: bool,
-}
-
-impl<'a> CompletionQueueBuilder<'a> {
-    /// Its events go to `channel`, once it is [armed](CompletionQueue::arm).
-    pub fn channel(mut self, channel: impl Into<Parent<'a, CompletionChannel<'a>>>) -> Self {
-        self.channel = Some(channel.into());
-        self
-    }
-
-    /// Its events come by that completion vector (below [`Context::comp_vectors`]); 0 if not said.
-    pub fn comp_vector(mut self, vector: u32) -> Self {
-        self.comp_vector = vector;
-        self
-    }
-
-    /// Lets queue pairs attach whose queues could overrun it. Then it is the program's part to have no more requests
-    /// outstanding than it has entries: an overrun loses completions, and stops the queue on most devices.
-    pub fn overcommit(mut self) -> Self {
-        self.overcommit = true;
-        self
-    }
-
-    /// Lets the device write completions that differ little in a short form, eight to an entry: less traffic on its bus at
-    /// high rates. For direct ones alone, since libmlx5 cannot poll such a queue; see `build_direct`.
-    #[cfg(feature = "mlx5")]
-    #[doc(alias = "MLX5DV_CQ_INIT_ATTR_MASK_COMPRESSED_CQE")]
-    pub fn compressed(mut self) -> Self {
-        self.compressed = true;
-        self
-    }
-
-    #[cfg(feature = "mlx5")]
-    pub(crate) fn is_compressed(&self) -> bool {
-        self.compressed
-    }
-
-    /// `ibv_create_cq`—Makes it.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Limit`] if the device has fewer entries or vectors; [`Error::Invalid`] for 0 entries;
-    /// [`Error::OtherContext`]; [`Error::Verb`] with EINVAL or ENOMEM.
-    #[doc(alias = "ibv_create_cq")]
-    pub fn build(self) -> Result<CompletionQueue<'a, Bare>> {
-        let entries = self.entries;
-        let ctx = self.check()?;
-        self.check_not_compressed()?;
-        let id = CqId::new();
-        // SAFETY: context and channel are alive and belong together; cq_context is an id, never followed as a pointer.
-        let cq = unsafe {
-            sys::ibv_create_cq(
-                ctx.as_ptr(),
-                entries as c_int,
-                id.to_context(),
-                self.channel_ptr(),
-                self.comp_vector as c_int,
-            )
-        };
-        // SAFETY: `cq` is new, or null with errno set.
-        let raw = unsafe { Raw::new("ibv_create_cq", cq, || format!("{entries} entries")) }?;
-        // SAFETY: the queue is new; `cqe` changes only in a resize, which there is none of.
-        let capacity = u32::try_from(unsafe { (*raw.as_ptr()).cqe }).unwrap_or(entries);
-        let room = Room::new(capacity, self.overcommit);
-        Ok(self.finish(raw, room, id, ()))
-    }
-
-    /// What is asked of every kind.
-    pub(crate) fn check(&self) -> Result<&Context> {
-        let Self { ctx, entries, channel, comp_vector, .. } = self;
-        if *entries == 0 {
-            return Err(Error::invalid("entries of a completion queue", 0, "at least 1"));
-        }
-        Error::check_limit("entries of a completion queue", *entries, ctx.device_attr().max_cqe())?;
-        Error::check_limit("the completion vector", *comp_vector, ctx.comp_vectors().saturating_sub(1))?;
-        if let Some(channel) = channel {
-            ctx.check_same(channel.context(), "completion channel")?;
-        }
-        Ok(ctx)
-    }
-
-    fn check_not_compressed(&self) -> Result<()> {
-        if self.compressed {
-            return Err(Error::invalid("the completion queue", "compressed", "direct: `build_direct`"));
-        }
-        Ok(())
-    }
-
-    pub(crate) fn channel_ptr(&self) -> *mut sys::ibv_comp_channel {
-        self.channel.as_ref().map_or(null_mut(), |channel| channel.as_ptr())
-    }
-
-    #[cfg(feature = "mlx5")]
-    pub(crate) fn sizes(&self) -> (u32, u32, bool) {
-        (self.entries, self.comp_vector, self.overcommit)
-    }
-
-    /// The queue that came of it.
-    pub(crate) fn finish<K: CqKind>(
-        self,
-        raw: Raw<sys::ibv_cq>,
-        room: Room,
-        id: CqId,
-        state: K::State,
-    ) -> CompletionQueue<'a, K> {
-        CompletionQueue { raw, room, id, channel: self.channel, ctx: self.ctx, state }
-    }
 }
 
 impl<'a> CompletionQueue<'a, Bare> {
@@ -360,16 +245,10 @@ impl<'a> CompletionQueue<'a, Bare> {
         Room::for_depth(depth)
     }
 
-    /// For events, a completion vector, or overcommitment.
+    /// For events, a completion vector, overcommitment, or another kind of completion queue: [`CompletionQueueBuilder`] has
+    /// them all.
     pub fn builder(ctx: impl Into<Parent<'a, Context>>, entries: u32) -> CompletionQueueBuilder<'a> {
-        CompletionQueueBuilder {
-            ctx: ctx.into(),
-            entries,
-            channel: None,
-            comp_vector: 0,
-            overcommit: false,
-            compressed: false,
-        }
+        CompletionQueueBuilder::new(ctx.into(), entries)
     }
 
     /// `ibv_poll_cq`—Takes completions off the queue, as many as there are and `wcs` has room for.
@@ -458,9 +337,9 @@ impl<K: CqKind> CompletionQueue<'_, K> {
             // SAFETY: the queue is alive.
             let result =
                 unsafe { sys::ibv_req_notify_cq(self.raw.as_ptr(), (what == Arm::Solicited).into()) };
-            if result == 0 { Ok(()) } else { Err(not_armed(Some(result))) }
+            if result == 0 { Ok(()) } else { Err(not_armed(result)) }
         } else {
-            Err(not_armed(None))
+            Err(no_channel())
         }
     }
 }
@@ -472,13 +351,15 @@ pub(crate) fn poller_taken() -> Error {
     Error::invalid("the completion queue's poller", "taken", expected)
 }
 
-/// Why a queue was not armed: the provider's errno, or that it has no channel.
+/// A completion queue was made without a channel, and so cannot be armed.
 #[cold]
-fn not_armed(result: Option<c_int>) -> Error {
-    match result {
-        Some(errno) => VerbError::new("ibv_req_notify_cq", errno, String::new()).into(),
-        None => Error::invalid("the completion queue's channel", "none", "made with `builder().channel(..)`"),
-    }
+pub(crate) fn no_channel() -> Error {
+    Error::invalid("the completion queue's channel", "none", "made with `builder().channel(..)`")
+}
+
+#[cold]
+fn not_armed(errno: c_int) -> Error {
+    VerbError::new("ibv_req_notify_cq", errno, String::new()).into()
 }
 
 impl<'a, K: CqKind> CompletionQueue<'a, K> {
@@ -532,16 +413,6 @@ impl<K: CqKind> fmt::Debug for CompletionQueue<'_, K> {
         f.debug_struct("CompletionQueue")
             .field("id", &self.id)
             .field("room", &self.room)
-            .finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for CompletionQueueBuilder<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CompletionQueueBuilder")
-            .field("entries", &self.entries)
-            .field("comp_vector", &self.comp_vector)
-            .field("overcommit", &self.overcommit)
             .finish_non_exhaustive()
     }
 }

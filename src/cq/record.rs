@@ -190,7 +190,7 @@ impl<F: WcFields> ExtendedCompletion<F> {
     #[inline(always)]
     pub fn result(&self) -> Result<F, WcError> {
         if self.head.status == sys::IBV_WC_SUCCESS {
-            // SAFETY: of a success; only `succeeded` makes one.
+            // SAFETY: of a success; only `succeed` and `of_success` make one, with fields.
             Ok(unsafe { self.rest.fields })
         } else {
             Err(self.error())
@@ -199,7 +199,7 @@ impl<F: WcFields> ExtendedCompletion<F> {
 
     #[cold]
     fn error(&self) -> WcError {
-        // SAFETY: not of a success.
+        // SAFETY: not of a success: `fail` or `default` has made it.
         let Failure { qp_num, vendor_err } = unsafe { self.rest.failure };
         WcError { id: self.id(), status: self.status(), qp_num, vendor_err }
     }

@@ -1,4 +1,4 @@
-//! Direct verbs: the only calls of libmlx5.
+//! Direct verbs: the only calls of libmlx5 for the direct path.
 //!
 //! # Safety
 //!

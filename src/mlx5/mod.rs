@@ -36,7 +36,7 @@
 //! | one WRITE | 64 | 318 | 0.20 |
 //! | one WRITE of 8 inline bytes | 71 | 340 | 0.21 |
 //! | one of 16 WRITEs with one doorbell | 48 | 180 | 0.27 |
-//! | one completion | 33 | 208 | 0.16 |
+//! | one completion | 32 | 208 | 0.15 |
 //! | one of 16 completions | 34 | 116 | 0.29 |
 //! | one of 16 receives' completions, with its length | 53 | 151 | 0.35 |
 //! | one of 16 receives with 32 bytes [in the completion](ToCqe), where libmlx5 copies them | 97 | 227 | 0.43 |
@@ -59,8 +59,11 @@
 //!   elsewhere. Each queue pair is in a thread domain of its own, so it has a register page half to itself. Give a
 //!   thread its queue pairs, and the poller to itself or to another: both can be sent, and they may run at the same
 //!   time.
+//! * WQEs that are not signed: neither `MLX5_QP_SIGNATURE` nor `MLX5_SRQ_SIGNATURE` is in the environment, with whatever
+//!   value.
 //!
-//! What a direct queue does not have: windows of type 1, resizing, overcommitted completion queues.
+//! What a direct queue does not have: windows of type 1, [prepared](crate::QueuePair::prepare) requests, resizing, overcommitted
+//! completion queues. How its kinds are chosen: [`CompletionQueueBuilder`](crate::CompletionQueueBuilder).
 //!
 //! # Data in completions
 //!
@@ -76,10 +79,9 @@
 //!   that it is told how far the poller has come only once in so many completions.
 //! * Completions that stand in the ring when their queue pair is reset or dropped are passed over. Until they are, a queue
 //!   pair that was reset needs room for others beside them, and leaves RESET only if there is
-//!   ([`Error::CqRoom`](crate::Error::CqRoom)). A dropped queue pair
-//!   is kept until they are, so that nobody else has its number meanwhile: the poller destroys it when it next finds the
-//!   queue empty, or comes to the end of half the ring. Its protection domain may be dropped before; closing that says
-//!   EBUSY until then.
+//!   ([`Error::CqRoom`](crate::Error::CqRoom)). A dropped queue pair is kept until they are, so that nobody else has its
+//!   number meanwhile: the poller destroys it when it next finds the queue empty, or comes to the end of half the ring.
+//!   Its protection domain may be dropped before; closing that says EBUSY until then.
 //! * A [compressed](crate::CompletionQueueBuilder::compressed) completion queue's sessions are put into the ring in full
 //!   when the poller comes to them, all at once and under a lock: fewer bytes come over the bus, but more is done here.
 //! * A [shared receive queue](crate::SharedReceiveQueue::direct) is made direct too, with the completion queue on which all
@@ -118,7 +120,7 @@
 //! | `masked` | tables that go round |
 //! | `barrier` | the only fences |
 //! | `mmio` | registers, records and rings: the only volatile stores |
-//! | `dv` | the only calls of libmlx5 |
+//! | `dv` | the only calls of libmlx5 for this path |
 //! | `qp`, `post` | queue pairs: their lives, and posting |
 //! | `srq` | shared receive queues |
 //! | `session` | compressed completions; pure |

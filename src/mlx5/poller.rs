@@ -29,8 +29,8 @@ use super::mmio::{CqeAt, CqeRing};
 use super::ring::{Lanes, RETIRED, Sent, is_before, queue};
 use super::session;
 use super::wc::{self, WorkCompletion};
-use crate::cq::{Arm, CompletionQueue, Direct, Left, PollCq, PollError, poller_taken};
-use crate::error::{Error, Result};
+use crate::cq::{Arm, CompletionQueue, Direct, Left, PollCq, PollError, no_channel, poller_taken};
+use crate::error::Result;
 use crate::parent::Parent;
 
 /// Where a poller stands; kept by the completion queue while it has none.
@@ -117,7 +117,7 @@ impl<'a, V: Delivery> Poller<'a, V> {
     ///
     /// # Errors
     ///
-    /// [`Error::Invalid`] if it has one.
+    /// [`Error::Invalid`](crate::Error::Invalid) if it has one.
     pub fn new(cq: impl Into<Parent<'a, CompletionQueue<'a, Direct<V>>>>) -> Result<Self> {
         let cq = cq.into();
         let shared = Arc::clone(cq.state().shared());
@@ -439,14 +439,10 @@ impl<'a, V: Delivery> Poller<'a, V> {
     ///
     /// # Errors
     ///
-    /// [`Error::Invalid`] if the completion queue was made without a channel.
+    /// [`Error::Invalid`](crate::Error::Invalid) if the completion queue was made without a channel.
     pub fn arm(&mut self, what: Arm) -> Result<()> {
         if self.cq.channel().is_none() {
-            return Err(Error::invalid(
-                "the completion queue's channel",
-                "none",
-                "made with `builder().channel(..)`",
-            ));
+            return Err(no_channel());
         }
         self.tell_consumed();
         let parts = self.shared.parts();

@@ -111,8 +111,8 @@ impl<'a, V: Delivery> SharedReceiveQueue<'a, Direct<V>> {
     /// # Errors
     ///
     /// As [`new`](SharedReceiveQueue::new); [`Error::OtherContext`](crate::Error::OtherContext); and
-    /// [`Error::Verb`](crate::Error::Verb) with EOPNOTSUPP if it is no mlx5
-    /// device.
+    /// [`Error::Verb`](crate::Error::Verb) with EOPNOTSUPP if it is no mlx5 device, [`Error::Invalid`](crate::Error::Invalid)
+    /// if its WQEs would be [signed](crate::mlx5#what-it-needs).
     ///
     /// # Examples
     ///

@@ -20,7 +20,7 @@ use super::link::{Leaver, Link};
 use super::state::Reset;
 use super::transport::{OwnReceives, Transport, WithSrq};
 use super::{Backend, Basic, Extended, QueuePair, Verbs};
-use crate::context::{Maker, Provider};
+use crate::context::Maker;
 use crate::cq::{CqFor, CqParent};
 use crate::error::{Error, Result, VerbError};
 use crate::id::QpId;
@@ -163,7 +163,7 @@ impl<'a, T: Transport> QueuePairBuilder<'a, T, Extended> {
     #[doc(alias = "ibv_create_qp_ex")]
     pub fn build(self) -> Result<QueuePair<'a, T, Reset, Extended>> {
         let maker = self.maker()?;
-        let is_rxe = matches!(self.pd.context().provider(), Provider::Rxe);
+        let most_elements = self.pd.context().provider().most_elements();
         let optional = Cell::new(T::OPTIONAL_OPS);
         self.make(
             "ibv_create_qp_ex",
@@ -182,9 +182,7 @@ impl<'a, T: Transport> QueuePairBuilder<'a, T, Extended> {
                     return Err(VerbError::new("ibv_create_qp_ex", libc::EOPNOTSUPP, T::NAME).into());
                 }
                 limits.ops = granted & optional.get();
-                if is_rxe {
-                    limits.max_send_sge = 1;
-                }
+                limits.max_send_sge = limits.max_send_sge.min(most_elements);
                 Ok(((), ()))
             },
         )

@@ -79,7 +79,8 @@ impl<'a, T: Transport, V: Delivery> QueuePairBuilder<'a, T, Direct<V>> {
     /// # Errors
     ///
     /// As the basic `build`; and [`Error::Verb`](crate::Error::Verb) with EOPNOTSUPP if it is no mlx5 device, or one
-    /// without thread domains.
+    /// without thread domains; [`Error::Invalid`](crate::Error::Invalid) if its WQEs would be
+    /// [signed](crate::mlx5#what-it-needs).
     #[doc(alias = "mlx5dv_create_qp")]
     #[doc(alias = "mlx5dv_init_obj")]
     pub fn build(mut self) -> Result<QueuePair<'a, T, Reset, Direct<V>>> {

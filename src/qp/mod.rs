@@ -148,7 +148,8 @@ pub(crate) mod link {
 #[derive(Debug, Clone, Copy)]
 pub enum Basic {}
 
-/// `ibv_wr_*`: fewer instructions where the provider has it; posting takes `&mut self`.
+/// `ibv_wr_*`: fewer instructions where the provider has it. As a [`Backend`] of queue pairs: posting takes `&mut self`.
+/// As a kind of completion queue (`ibv_cq_ex`): polled by its one [`Poller`](crate::Poller). Either goes without the other.
 #[doc(alias = "ibv_wr_start")]
 #[doc(alias = "ibv_qp_ex")]
 #[derive(Debug, Clone, Copy)]

@@ -129,7 +129,7 @@ unsafe extern "C" {
     pub fn c_direct_poll_16(cq: *mut ibv_cq, wcs: *mut ibv_wc, operations: u64) -> u64;
     /// With room for 8.
     pub fn c_direct_shared_poll_8(cq: *mut ibv_cq, wcs: *mut ibv_wc, operations: u64) -> u64;
-    /// The same of receives, with their lengths.
+    /// With room for 16, of receives, with their lengths.
     pub fn c_direct_poll_recv_16(cq: *mut ibv_cq, wcs: *mut ibv_wc, operations: u64) -> u64;
     /// With room for 32.
     pub fn c_direct_poll_empty(cq: *mut ibv_cq, wcs: *mut ibv_wc, operations: u64) -> u64;
