@@ -152,8 +152,8 @@ unsafe fn read<W: Record>(ex: *mut sys::ibv_cq_ex, wc: &mut W) {
     }
 }
 
-/// The one reader of an extended completion queue: who holds it polls. `F` is what it reads of each completion; see
-/// [`fields`](crate::fields).
+/// `ibv_start_poll` … `ibv_end_poll`—The one reader of an extended completion queue: who holds it polls. `F` is what it
+/// reads of each completion; see [`fields`](crate::fields).
 ///
 /// `Send`: queue pairs and poller may be on different threads. Queue pairs take the provider's lock when they are destroyed,
 /// so the queues are made with it (not as `IBV_CREATE_CQ_ATTR_SINGLE_THREADED`).

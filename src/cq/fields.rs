@@ -72,52 +72,52 @@ fields!(impl () = [], |_raw| ());
 fields!(impl WcOpcode = [OPCODE], |raw| Completion::of(&raw.wc).opcode());
 
 fields! {
-    /// [`Completion::byte_len`].
+    /// `ibv_wc_read_byte_len`—As [`Completion::byte_len`], in bytes.
     #[doc(alias = "ibv_wc_read_byte_len")]
     ByteLen(Option<u32>) = [OPCODE, sys::IBV_WC_EX_WITH_BYTE_LEN], |raw| Completion::of(&raw.wc).byte_len();
 
-    /// [`Completion::imm`].
+    /// `ibv_wc_read_imm_data`—As [`Completion::imm`].
     #[doc(alias = "ibv_wc_read_imm_data")]
     Imm(Option<u32>) = [OPCODE, FLAGS, sys::IBV_WC_EX_WITH_IMM], |raw| Completion::of(&raw.wc).imm();
 
-    /// [`Completion::invalidated_rkey`].
+    /// `ibv_wc_read_invalidated_rkey`—As [`Completion::invalidated_rkey`].
     #[doc(alias = "ibv_wc_read_invalidated_rkey")]
     InvalidatedRkey(Option<u32>) = [OPCODE, FLAGS, sys::IBV_WC_EX_WITH_IMM],
         |raw| Completion::of(&raw.wc).invalidated_rkey();
 
-    /// The queue pair that the request was posted to (for a shared receive queue: that it came in by).
+    /// `ibv_wc_read_qp_num`—The queue pair that the request was posted to (for a shared receive queue: that it came in by).
     #[doc(alias = "ibv_wc_read_qp_num")]
     QpNum(u32) = [sys::IBV_WC_EX_WITH_QP_NUM], |raw| raw.wc.qp_num;
 
-    /// [`Completion::src_qp`].
+    /// `ibv_wc_read_src_qp`—As [`Completion::src_qp`].
     #[doc(alias = "ibv_wc_read_src_qp")]
     SrcQp(Option<u32>) = [OPCODE, sys::IBV_WC_EX_WITH_SRC_QP], |raw| Completion::of(&raw.wc).src_qp();
 
-    /// [`Completion::has_grh`].
+    /// `ibv_wc_read_wc_flags`—As [`Completion::has_grh`].
     #[doc(alias = "ibv_wc_read_wc_flags")]
     HasGrh(bool) = [FLAGS], |raw| Completion::of(&raw.wc).has_grh();
 
-    /// [`Completion::slid`].
+    /// `ibv_wc_read_slid`—As [`Completion::slid`].
     #[doc(alias = "ibv_wc_read_slid")]
     Slid(Option<u16>) = [OPCODE, sys::IBV_WC_EX_WITH_SLID], |raw| Completion::of(&raw.wc).slid();
 
-    /// [`Completion::sl`].
+    /// `ibv_wc_read_sl`—As [`Completion::sl`].
     #[doc(alias = "ibv_wc_read_sl")]
     Sl(Option<u8>) = [OPCODE, sys::IBV_WC_EX_WITH_SL], |raw| Completion::of(&raw.wc).sl();
 
-    /// [`Completion::dlid_path_bits`].
+    /// `ibv_wc_read_dlid_path_bits`—As [`Completion::dlid_path_bits`].
     #[doc(alias = "ibv_wc_read_dlid_path_bits")]
     DlidPathBits(Option<u8>) = [OPCODE, sys::IBV_WC_EX_WITH_DLID_PATH_BITS],
         |raw| Completion::of(&raw.wc).dlid_path_bits();
 
-    /// When the device completed it, in ticks of its clock
+    /// `ibv_wc_read_completion_ts`—When the device completed it, in ticks of its clock
     /// ([`hca_core_clock_khz`](crate::DeviceAttr::hca_core_clock_khz)). Not every device has it.
     #[doc(alias = "ibv_wc_read_completion_ts")]
     #[doc(alias = "IBV_WC_EX_WITH_COMPLETION_TIMESTAMP")]
     Timestamp(u64) = [sys::IBV_WC_EX_WITH_COMPLETION_TIMESTAMP], |raw| raw.timestamp;
 
-    /// When the device completed it, in nanoseconds of the machine's clock: since 1970, as far as that is set. Not every
-    /// device has it.
+    /// `ibv_wc_read_completion_wallclock_ns`—When the device completed it, in nanoseconds of the machine's clock: since 1970,
+    /// as far as that is set. Not every device has it.
     #[doc(alias = "ibv_wc_read_completion_wallclock_ns")]
     #[doc(alias = "IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK")]
     WallClock(u64) = [sys::IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK], |raw| raw.wall_clock;

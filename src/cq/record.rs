@@ -114,7 +114,10 @@ impl Head {
     }
 }
 
-/// What became of a request, as far as a [`Poller`](crate::Poller) for `F` reads it.
+/// `ibv_cq_ex`—What became of a request, as far as a [`Poller`](crate::Poller) for `F` reads it; copied out, so that it can be
+/// kept.
+///
+/// Make an array of them once, and let [`Poller::poll`](crate::Poller::poll) fill it: see [`fields`](crate::fields).
 #[derive(Clone, Copy)]
 #[must_use = "a completion may be an error"]
 pub struct ExtendedCompletion<F: WcFields> {
