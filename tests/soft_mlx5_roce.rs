@@ -22,5 +22,7 @@ mod rig;
 mod scattered;
 #[path = "soft_mlx5/shared.rs"]
 mod shared;
+#[path = "soft_mlx5/together.rs"]
+mod together;
 #[path = "soft_mlx5/windows.rs"]
 mod windows;
