@@ -44,6 +44,7 @@ impl Place {
         match self {
             Self::Soft => "soft",
             Self::Device(name) => name,
+            Self::Guest(_) if vm::is_counted() => "rxe-counted",
             Self::Guest(_) => "rxe",
         }
     }
@@ -52,7 +53,11 @@ impl Place {
     fn describe(&self, said: &str) -> String {
         match self {
             Self::Guest(kernel) => {
-                let emulated = if vm::is_emulated() { ", emulated" } else { "" };
+                let emulated = match (vm::is_counted(), vm::is_emulated()) {
+                    (true, _) => ", emulated, its clock counts instructions: 2 ns each",
+                    (_, true) => ", emulated",
+                    _ => "",
+                };
                 format!("{said}, in a virtual machine (kernel {}{emulated})", kernel.version)
             }
             Self::Soft | Self::Device(_) => said.to_owned(),

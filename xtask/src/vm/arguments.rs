@@ -17,7 +17,8 @@ folder, on this machine's own files. What it writes is gone afterwards. Output a
   -v, --verbose     say which kernel booted and how long it took
 
 Exit status: 124 if COMMAND took too long, 125 if the machine died under it, else COMMAND's.
-IBV_VM_ACCEL=kvm in the environment uses KVM, where that works, in place of emulation.";
+IBV_VM_ACCEL=kvm in the environment uses KVM, where that works, in place of emulation; IBV_VM_ACCEL=icount emulates one
+processor whose clock counts its instructions, so that times are the same each time.";
 
 pub(super) struct Options {
     pub(super) kernel: Option<String>,

@@ -251,7 +251,12 @@ fn accelerator() -> String {
 
 /// Whether the guest's code is emulated, so that its times say nothing.
 pub(crate) fn is_emulated() -> bool {
-    accelerator() == "tcg"
+    matches!(accelerator().as_str(), "tcg" | qemu::COUNTED)
+}
+
+/// Whether the guest's clock counts its instructions, so that its times say what programs and kernel computed.
+pub(crate) fn is_counted() -> bool {
+    accelerator() == qemu::COUNTED
 }
 
 fn supervise(events: &Receiver<Event>, started: Instant, timeout: Duration) -> (Option<Duration>, How) {

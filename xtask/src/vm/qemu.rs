@@ -20,6 +20,10 @@ const PROGRAM: &str = "qemu-system-x86_64";
 const KERNEL_ARGUMENTS: &str = "console=ttyS0 quiet panic=-1 oops=panic mitigations=off nokaslr tsc=reliable \
      no_timer_check cryptomgr.notests random.trust_cpu=on";
 
+/// What runs the guest's code on one processor, whose clock is the number of its instructions: 2 ns each. It stands in for
+/// the name of an accelerator.
+pub(super) const COUNTED: &str = "icount";
+
 /// A running machine. Dropping it ends the machine.
 pub(super) struct Qemu {
     child: Child,
@@ -108,9 +112,10 @@ impl Drop for Qemu {
 }
 
 fn arguments(kernel: &Kernel, accelerator: &str, sockets: &[(UnixListener, PathBuf); 4]) -> Vec<OsString> {
-    let accelerator = match accelerator {
-        "tcg" => "tcg,thread=multi",
-        other => other,
+    let (accelerator, processors) = match accelerator {
+        "tcg" => ("tcg,thread=multi", "2"),
+        COUNTED => ("tcg,thread=single", "1"),
+        other => (other, "2"),
     };
     // Without five-level page tables an emulated processor walks them faster.
     let mut arguments: Vec<OsString> = [
@@ -120,7 +125,7 @@ fn arguments(kernel: &Kernel, accelerator: &str, sockets: &[(UnixListener, PathB
         "-display",
         "none",
         "-smp",
-        "2",
+        processors,
         "-m",
         "3G",
         "-cpu",
@@ -130,6 +135,9 @@ fn arguments(kernel: &Kernel, accelerator: &str, sockets: &[(UnixListener, PathB
     .to_vec();
     let mut option = |name: &str, value: OsString| arguments.extend([name.into(), value]);
     option("-accel", accelerator.into());
+    if processors == "1" {
+        option("-icount", "shift=1,sleep=off".into());
+    }
     option("-kernel", kernel.boot_image().into());
     // The initrd is our unlinked file.
     option("-initrd", "/proc/self/fd/0".into());

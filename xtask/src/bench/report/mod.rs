@@ -54,6 +54,12 @@ fn limits(titles: &[String]) -> Vec<&'static str> {
              scheduler's ticks, and they are what is measured.",
         );
     }
+    if has("counts instructions") {
+        limits.push(
+            "Where the clock of a virtual machine counts its instructions, a time is how many of them programs and kernel \
+             needed, and every run the same: ratios are exact, of one processor, without caches.",
+        );
+    }
     let is_soft = |title: &String| title.contains("software HCA") || title.contains("rxe");
     let mut placed = titles.iter().filter(|title| title.starts_with("Latency") || title.starts_with("Rate"));
     if placed.all(is_soft) {
