@@ -14,9 +14,8 @@ use super::assembly::{Line, Program};
 /// What begins the names of the functions that are walked.
 const PREFIX: &str = "ours_direct_";
 
-/// What polls call now and then, and walks do not go into: what looks for queue pairs that come and go, which takes locks;
-/// and what an error is, which is a table of jumps.
-const COLD: [&str; 3] = ["poll_slowly", "found_empty", "WorkCompletion5error"];
+/// What polls call now and then, and walks do not go into: what looks for queue pairs that come and go, which takes locks.
+const COLD: [&str; 2] = ["poll_slowly", "found_empty"];
 
 /// Where a way stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
