@@ -96,7 +96,7 @@ fn everything<V: Delivery>(kind: Kind<V>) {
         let (mut shared, mut own) = (Vec::<Qp<WithSrq<Rc>, _>>::new(), Vec::<Qp<Rc, _>>::new());
         let (mut next, mut outstanding) = (0, HashSet::new());
         let builder = || QueuePairBuilder::<Rc, _>::direct(&rig.pd, &cq, &cq);
-        for _ in 0..400 {
+        for _ in 0..rounds(400, 400) {
             let which = random.below(2);
             match random.below(11) {
                 0 | 1 => {
