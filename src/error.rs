@@ -53,9 +53,11 @@ pub enum Error {
     },
     /// The queue pair's queues could overrun the completion queue.
     #[error(
-        "the completion queue has room for {free} of its {capacity} entries, the queue pair needs {needed}: \
-         create it with at least {} entries (`CompletionQueue::entries_for` tells the need), poll it until it is empty \
-         if queue pairs on it were dropped or reset, or overcommit it on purpose with `CompletionQueueBuilder::overcommit`",
+        "the completion queue has room for {free} of its {capacity} entries, the queue pair (or the shared receive queue \
+         that it is the first to use) needs {needed}: create it with at least {} entries (`CompletionQueue::entries_for` \
+         tells the need, `QueuePairBuilder::cq_entries` that of a direct queue pair), poll it until it is empty if queue \
+         pairs on it were dropped or reset, or overcommit it on purpose with `CompletionQueueBuilder::overcommit`, \
+         unless it is direct",
         capacity.saturating_sub(*free).saturating_add(*needed)
     )]
     CqRoom {
@@ -101,7 +103,7 @@ pub enum Error {
 
 fn there_are(names: &[String]) -> String {
     match names {
-        [] => "there is none on this machine (is a driver loaded? see `rdma link`)".to_owned(),
+        [] => "there is none on this machine (is a driver loaded? see `rdma link`; the project's `softhca` is one in software)".to_owned(),
         names => format!("there are: {}", names.join(", ")),
     }
 }

@@ -40,7 +40,7 @@
 //! | `ibv_srq` | [`SharedReceiveQueue`] | a domain; queue pairs of [`WithSrq`] receive from it |
 //! | `ibv_send_wr` | [`send`], [`write()`], [`read()`], [`cmp_swp`], [`fetch_add`], and their kin | [`MrSlice`]s, windows |
 //! | `ibv_recv_wr` | [`recv`] | [`MrSlice`]s |
-//! | `ibv_wc` | [`WorkCompletion`] | polling |
+//! | `ibv_wc` | [`WorkCompletion`], [`ExtendedCompletion`] | polling; [`PollCq`] is for any queue |
 //!
 //! # Borrowed or shared
 //!
@@ -113,7 +113,9 @@
 //!
 //! All objects are `Send` and `Sync` (a region if its buffer is `Send`; a [`Poller`] is `Send` alone); libibverbs locks.
 //! Posting on a [`Basic`] queue pair takes `&self`, on an [`Extended`] one `&mut self`. A completion queue is polled by
-//! `&self`, an [`Extended`] one through its one [`Poller`]; [`CompletionQueueBuilder`] has all kinds. Opening a device is
+//! `&self`, an [`Extended`] one through its one [`Poller`]; [`CompletionQueueBuilder`] has all kinds. On the direct path to
+//! mlx5 devices, queue pairs and shared receive queues post by `&mut self`, and a completion queue has one
+//! `mlx5::Poller`. Opening a device is
 //! refused while the environment takes those locks away (`MLX5_SINGLE_THREADED`).
 //!
 //! # Clean-up

@@ -14,8 +14,8 @@ use crate::qp::Extended;
 /// libibverbs complete to [`Bare`] and to [`Extended`] ones.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no completion queue for this queue pair",
-    label = "give `&cq`, an `Arc` or `&arc` of one made by `build` or `build_extended`; for a direct queue pair, by \
-             `build_direct`"
+    label = "give `&cq`, an `Arc` or `&arc` of one made by `build` or `build_extended`; for direct queue pairs \
+             both by `build_direct`, or both by `build_direct_scattered`"
 )]
 pub trait CqFor<'a, K: CqKind = Bare>: sealed::Sealed {
     #[doc(hidden)]

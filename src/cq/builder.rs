@@ -137,7 +137,11 @@ impl<'a> CompletionQueueBuilder<'a> {
 
     pub(super) fn check_not_compressed(&self) -> Result<()> {
         if self.compressed {
-            return Err(Error::invalid("the completion queue", "compressed", "direct: `build_direct`"));
+            return Err(Error::invalid(
+                "the completion queue",
+                "compressed",
+                "made by `build_direct`, or not compressed: libmlx5 cannot poll a compressed one",
+            ));
         }
         Ok(())
     }

@@ -203,8 +203,8 @@ impl<'a, F: WcFields> Poller<'a, F> {
         let cq = cq.into();
         let state = cq.state();
         if F::READS & !state.readers != 0 {
-            let expected = "made for what the poller reads: `build_extended::<F>()`";
-            return Err(Error::invalid("the completion queue's fields", "fewer", expected));
+            let expected = "the poller's: make the queue by `build_extended::<F>()` with the same `F`";
+            return Err(Error::invalid("what the completion queue can say", "fewer fields", expected));
         }
         if state.has_poller.swap(true, Ordering::Acquire) {
             return Err(poller_taken());

@@ -46,7 +46,7 @@ pub(crate) use room::Left;
 pub(crate) use room::Room;
 use state::CqState;
 
-/// How a completion queue is polled, fixed when it is made; [`Bare`], [`Extended`], [`Tracked`] or [`Direct`].
+/// How a completion queue is polled, fixed when it is made; [`Bare`], [`Extended`], [`Tracked`] or `Direct`.
 ///
 /// Bare and extended ones serve the same queue pairs; else, only queues of the same kind attach to it, since each relies
 /// on who reads the `wr_id`s.
@@ -184,7 +184,7 @@ pub struct CompletionQueue<'a, K: CqKind = Bare> {
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not give completions in C's form",
-    label = "a reference to a completion queue does, and so does the `Poller` of an extended or a direct one; where data may stand in the completions, call `Poller::poll`, and look for it"
+    label = "give `&mut &cq` of a plain completion queue, or `&mut` of the `Poller` of an extended or a direct one; where data may stand in the completions, call `Poller::poll`, and look for it"
 )]
 pub trait PollCq {
     /// Takes completions off the queue, as many as there are and `wcs` has room for.

@@ -272,7 +272,7 @@ impl<'a> CompletionQueueBuilder<'a> {
             return Err(Error::invalid(
                 "the completion queue",
                 "overcommitted",
-                "within its room, if it is direct",
+                "made larger instead, without `overcommit`: a direct one can't be",
             ));
         }
         Error::check_limit("entries of a direct completion queue", asked, ctx.device_attr().max_cqe() / 2)?;

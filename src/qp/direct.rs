@@ -68,7 +68,8 @@ impl<'a, T: Transport, V: Delivery> QueuePairBuilder<'a, T, Direct<V>> {
     }
 
     /// How many entries the queues will claim of the send and the receive completion queue (of one, if they are the
-    /// same, both): what to make those with, at least. A [shared](Self::srq) receive queue's are not among them
+    /// same, both): what to make those with, at least. Where one is too
+    /// small, [`build`](Self::build)'s error says how many it takes. A [shared](Self::srq) receive queue's are not among them
     /// ([`SharedReceiveQueue::cq_entries`](crate::SharedReceiveQueue::cq_entries)).
     pub fn cq_entries(&self) -> (u32, u32) {
         Direct::<V>::cq_entries::<T>(&self.caps())

@@ -6,7 +6,7 @@
 //! | `state`, `transport` | its type parameters, and what they allow |
 //! | `attr`, `change`, `transition` | the state machine |
 //! | `post` | posting requests |
-//! | `direct` | the backend `Direct`: where [`mlx5`](crate::mlx5) joins in |
+//! | `direct` | the backend `Direct`: where `mlx5` joins in |
 //! | `dynamic` | the state as a value, for struct fields |
 //! | `core` | the C object |
 //!

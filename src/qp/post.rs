@@ -40,7 +40,7 @@ use crate::wr::{
 /// ```
 #[diagnostic::on_unimplemented(
     message = "sends cannot be posted on `{Self}`",
-    label = "give a queue pair in `Rts`, or `&mut &qp` of a `Basic` one"
+    label = "give `&mut` of a queue pair in `Rts`, or of a reference to a `Basic` one"
 )]
 pub trait PostSend<'a> {
     /// The transport.

@@ -19,9 +19,10 @@ pub enum PostError {
         /// all of them may be in flight, and what they name must be left alone until the queue pair is reset.
         accepted: Option<u32>,
     },
-    /// More scatter/gather elements than the queue pair was made for.
+    /// More scatter/gather elements than the queue was made for.
     #[error(
-        "more scatter/gather elements than the {max} that the queue pair was made for (`send_sges`, `recv_sges`)"
+        "more scatter/gather elements than the {max} that the queue was made for (`send_sges`, `recv_sges`, or the shared \
+         receive queue's `sges`)"
     )]
     TooManySges {
         /// What it was made for.
@@ -66,7 +67,10 @@ pub enum PostError {
     BatchFull,
     /// The queue is full: poll its completions first. (The backends that go by the provider say it by
     /// [`Device`](Self::Device); [`is_queue_full`](Self::is_queue_full) knows both.)
-    #[error("the queue is full: poll completions first")]
+    #[error(
+        "the queue is full: poll completions first (unsignaled sends give their places back only with the completion of a \
+         later signaled one)"
+    )]
     QueueFull,
     /// The queue pair is not in a state that allows it.
     #[error("the queue pair is in state {state}, which does not allow this post")]
