@@ -102,12 +102,14 @@
 //!   on RoCE.
 //! * Indices go round past 2¹⁶ and 2²⁴; errors, flushes, resets, numbers used again, and queues on several threads.
 //! * Fences are counted, as the processor runs them and on each way through the machine code (`cargo xtask bench
-//!   assembly`): one store fence for a BlueFlame copy, two for a doorbell, none for receives and polls. Each store to a
-//!   doorbell is checked against what is in the ring then; planted mistakes are found.
+//!   assembly`): one store fence for a BlueFlame copy, two for a doorbell, none for receives and for polls that go on
+//!   with the queue pair of before. Each store to a doorbell is checked against what is in the ring then; planted
+//!   mistakes are found.
 //!
 //! Not proven without hardware: that a missing fence would show (the model's memory is ordinary memory), what firmware
-//! does beyond the manual, latency and message rates, and the barriers of aarch64, which are rdma-core's: they are
-//! found in the machine code (`tests/aarch64.sh`), but were never run.
+//! does beyond the manual (in compressed sessions of a shared queue's receives, for one), latency and message rates, and
+//! the barriers of aarch64, which are rdma-core's: they are found in the machine code (`tests/aarch64.sh`), but were never
+//! run.
 //!
 //! # The files
 //!
