@@ -9,7 +9,6 @@
 #![expect(unsafe_code, reason = "the Safety section above")]
 
 use std::fmt;
-use std::mem::offset_of;
 
 use ibv_sys as sys;
 
@@ -87,30 +86,32 @@ pub(super) trait Record: Copy {
     unsafe fn fail(&mut self, cq: *mut sys::ibv_cq_ex);
 }
 
-/// What a completion queue says of every completion, as it stands there: it is copied as one.
+/// What a completion queue says of every completion.
 #[derive(Clone, Copy)]
-#[repr(C, align(4))]
 struct Head {
-    _comp_mask: u32,
     status: sys::ibv_wc_status,
     id: u64,
 }
 
-const _: () = {
-    let start = offset_of!(sys::ibv_cq_ex, comp_mask);
-    assert!(offset_of!(sys::ibv_cq_ex, status) - start == offset_of!(Head, status));
-    assert!(offset_of!(sys::ibv_cq_ex, wr_id) - start == offset_of!(Head, id));
-    assert!(start % align_of::<Head>() == 0);
-};
-
 impl Head {
+    /// Of a success, whose status is a constant: the caller has looked. (Both fields are not copied by one load, which would
+    /// wait until the provider's stores to each are through.)
+    ///
     /// # Safety
     ///
     /// `cq` is alive.
     #[inline(always)]
+    unsafe fn of_success(cq: *mut sys::ibv_cq_ex) -> Self {
+        // SAFETY: alive.
+        Self { status: sys::IBV_WC_SUCCESS, id: unsafe { (*cq).wr_id } }
+    }
+
+    /// # Safety
+    ///
+    /// `cq` is alive.
     unsafe fn of(cq: *mut sys::ibv_cq_ex) -> Self {
-        // SAFETY: alive, and these fields of it are that.
-        unsafe { (&raw const (*cq).comp_mask).cast::<Self>().read() }
+        // SAFETY: alive.
+        unsafe { Self { status: (*cq).status, id: (*cq).wr_id } }
     }
 }
 
@@ -153,7 +154,7 @@ impl Failure {
 impl<F: WcFields> Default for ExtendedCompletion<F> {
     /// One that no poll has filled: an error, so that it is never taken for a success.
     fn default() -> Self {
-        let head = Head { _comp_mask: 0, status: sys::IBV_WC_GENERAL_ERR, id: 0 };
+        let head = Head { status: sys::IBV_WC_GENERAL_ERR, id: 0 };
         Self { head, rest: Rest { failure: Failure { qp_num: 0, vendor_err: 0 } } }
     }
 }
@@ -173,9 +174,7 @@ impl<F: WcFields> ExtendedCompletion<F> {
     #[inline(always)]
     pub(super) unsafe fn of_success(cq: *mut sys::ibv_cq_ex) -> Self {
         // SAFETY: by the caller's promise.
-        let (id, raw) = unsafe { ((*cq).wr_id, Raw::read(cq, F::READS)) };
-        // a constant, of which the caller's check is none
-        let head = Head { _comp_mask: 0, status: sys::IBV_WC_SUCCESS, id };
+        let (head, raw) = unsafe { (Head::of_success(cq), Raw::read(cq, F::READS)) };
         Self { head, rest: Rest { fields: F::of(&raw) } }
     }
 
@@ -213,7 +212,7 @@ impl<F: WcFields> Record for ExtendedCompletion<F> {
     unsafe fn succeed(&mut self, cq: *mut sys::ibv_cq_ex) {
         // SAFETY: by the caller's promise.
         let raw = unsafe {
-            self.head = Head::of(cq);
+            self.head = Head::of_success(cq);
             Raw::read(cq, F::READS)
         };
         self.rest.fields = F::of(&raw);
@@ -234,7 +233,7 @@ impl Record for WorkCompletion {
     #[inline(always)]
     unsafe fn succeed(&mut self, cq: *mut sys::ibv_cq_ex) {
         // SAFETY: by the caller's promise; all queues have the standard fields.
-        let (head, raw) = unsafe { (Head::of(cq), Raw::read(cq, STANDARD | OPCODE | FLAGS)) };
+        let (head, raw) = unsafe { (Head::of_success(cq), Raw::read(cq, STANDARD | OPCODE | FLAGS)) };
         *self = Self::from_c(sys::ibv_wc { wr_id: head.id, status: head.status, ..raw.wc });
     }
 
@@ -242,7 +241,7 @@ impl Record for WorkCompletion {
     #[inline(never)]
     unsafe fn fail(&mut self, cq: *mut sys::ibv_cq_ex) {
         // SAFETY: by the caller's promise.
-        let (Head { id, status, .. }, failure) = unsafe { (Head::of(cq), Failure::of(cq)) };
+        let (Head { id, status }, failure) = unsafe { (Head::of(cq), Failure::of(cq)) };
         let Failure { qp_num, vendor_err } = failure;
         *self = Self::from_c(sys::ibv_wc { wr_id: id, status, qp_num, vendor_err, ..Default::default() });
     }

@@ -26,7 +26,7 @@ const ALLOCATORS: [&str; 6] = ["malloc", "calloc", "realloc", "posix_memalign", 
 fn allowance(row: &str) -> f64 {
     match row {
         "wr_write" => 5.0,
-        "poll_ex_16" => 4.0,
+        "poll_ex_16" => 5.0,
         _ => 3.0,
     }
 }

@@ -102,13 +102,14 @@ fn about(group: &str) -> &'static str {
         "null" => {
             "Of a request or a completion, exact; the provider's own are left out. The bar is what a row may have: of a \
              single post 6 more than C, for the checks of bounds and of what the queue pair was made for; of a prepared \
-             one and an empty poll 4; of lists and polls that find something none. `wr_*` may have 12 more (a list 10): \
+             one and an empty poll 4; of lists and polls that find something none, but 5 of an extended queue, whose completions are \
+             copied out (24 with their fields). `wr_*` may have 12 more (a list 6): \
              the request is a value that is kept in registers over `ibv_wr_start`, where C loads its fields later, \
              because no code of the user's runs between that and `ibv_wr_complete`."
         }
         "libmlx5" => {
             "Of a request or a completion, exact; with libmlx5's. The bar of a post is 10 more than C and at most 3 % \
-             more, of a completion 4 and 4 %, of `wr_*` 12 and 5 % (for the reason above). `register` and `create_qp` \
+             more, of a completion 4 and 4 % (of an extended queue 5, with fields a fifth), of `wr_*` 12 and 5 % (for the reason above). `register` and `create_qp` \
              may have a tenth more than libibverbs' own: what was asked for is checked, and parents are kept, \
              around calls that take the kernel microseconds."
         }
