@@ -6,7 +6,6 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 #![allow(clippy::borrow_as_ptr, clippy::unnecessary_cast, reason = "arguments of C functions")]
 #![expect(unsafe_code, reason = "C calls")]
-#![allow(clippy::undocumented_unsafe_blocks, reason = "one argument for all: see the module")]
 
 mod common;
 
@@ -57,6 +56,7 @@ fn the_log_reads_as_written_here() {
 
 fn verbs(hca: &Hca) {
     let d = opened(hca);
+    // SAFETY: the context is open.
     let ch = unsafe { ibv_create_comp_channel(d.ctx) };
     let p = Pair::new(&d, RC);
     let mem = [('a', p.ma.addr), ('b', p.mb.addr)];
@@ -79,10 +79,12 @@ fn verbs(hca: &Hca) {
         ctx 1 reg_mr of PD 1 makes MR 0x36f, 8192 bytes at b+0, access 0xf",
     );
     hca.fail_verb(1, libc::ENOMEM);
+    // SAFETY: refused before anything is registered; the domain is alive.
     assert!(unsafe { ibv_reg_mr(d.pd, p.mem_a.as_ptr().cast_mut().cast(), 1, 0) }.is_null());
     assert_ne!(p.a.to(IBV_QPS_INIT), 0);
     p.a.query();
     p.close();
+    // SAFETY: the channel is alive, and its queues are gone.
     unsafe { ibv_destroy_comp_channel(ch) };
     d.close();
     check(
@@ -110,6 +112,7 @@ fn requests(hca: &Hca) {
     let mem = [('a', p.ma.addr), ('b', p.mb.addr)];
     hca.take_log();
     // By BlueFlame, inline, with an event.
+    // SAFETY: the queue is alive.
     assert_eq!(unsafe { ibv_req_notify_cq(p.cb, 1) }, 0);
     p.b.recv(1, &mut [p.mb.sge(0, 100), p.mb.sge(4096, 50)]);
     let mut sges = [p.ma.sge(8, 60)];
@@ -260,6 +263,7 @@ fn datagrams_windows_and_shared_queues(hca: &Hca) {
         datagram for QP 0x101 dropped
         CQE on CQ 1: QP 0x100 WQE 2 sent SEND",
     );
+    // SAFETY: alive, and nothing is posted with it any more.
     assert_eq!(unsafe { ibv_destroy_ah(ah) }, 0);
     p.close();
     let srq = d.srq(4);
@@ -270,16 +274,20 @@ fn datagrams_windows_and_shared_queues(hca: &Hca) {
     let mut bytes = vec![0u8; 8192];
     let m = d.mr(&mut bytes, ALL | IBV_ACCESS_MW_BIND as i32);
     let mem = [('m', m.addr)];
+    // SAFETY: integers.
     let mut limit: ibv_srq_attr = unsafe { std::mem::zeroed() };
     limit.srq_limit = 1;
     hca.take_log();
+    // SAFETY: the queue is alive; the attributes are only read.
     assert_eq!(unsafe { ibv_modify_srq(srq, &mut limit, IBV_SRQ_LIMIT as _) }, 0);
     assert_eq!(srq_recv(srq, 1, &mut [m.sge(0, 50)]), 0);
     a.send(wr(IBV_WR_SEND, 2, &mut [m.sge(100, 20)]));
     hca.step();
+    // SAFETY: the domain is alive.
     let mw = unsafe { ibv_alloc_mw(d.pd, IBV_MW_TYPE_2) };
     let mut w = wr(IBV_WR_BIND_MW, 3, &mut []);
     w.u2.bind_mw.mw = mw;
+    // SAFETY: the window is alive.
     w.u2.bind_mw.rkey = unsafe { ibv_inc_rkey((*mw).rkey) };
     w.u2.bind_mw.bind_info.mr = m.mr;
     w.u2.bind_mw.bind_info.addr = m.addr + 64;
@@ -287,6 +295,7 @@ fn datagrams_windows_and_shared_queues(hca: &Hca) {
     w.u2.bind_mw.bind_info.mw_access_flags = IBV_ACCESS_REMOTE_WRITE as _;
     a.send(w);
     let mut w = wr(IBV_WR_LOCAL_INV, 4, &mut []);
+    // SAFETY: the window is alive.
     w.u1.invalidate_rkey = unsafe { ibv_inc_rkey((*mw).rkey) };
     a.send(w);
     hca.step();
@@ -313,9 +322,11 @@ fn datagrams_windows_and_shared_queues(hca: &Hca) {
         QP 0x101 RC WQE 4 UMR invalidate key 0x24b signaled
         CQE on CQ 2: QP 0x101 WQE 4 sent UMR",
     );
+    // SAFETY: alive, and no longer used.
     assert_eq!(unsafe { ibv_dealloc_mw(mw) }, 0);
     a.destroy();
     b.destroy();
+    // SAFETY: alive, and its queue pairs are gone.
     assert_eq!(unsafe { ibv_destroy_srq(srq) }, 0);
     m.dereg();
     free_cq(ca);

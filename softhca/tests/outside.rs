@@ -17,10 +17,12 @@ unsafe extern "C" {
 }
 pub fn devices() -> i32 {
     let mut n = 0;
+    // SAFETY: the count is ours to write.
     unsafe { ibv_get_device_list(&mut n) };
     n
 }
 pub fn open_and_close() -> bool {
+    // SAFETY: the list has a device, as `devices` says; each object is used before it is given back.
     unsafe {
         let list = ibv_get_device_list(std::ptr::null_mut());
         let ctx = ibv_open_device(*list);
