@@ -9,6 +9,7 @@
 
 mod common;
 
+use common::window::{Window, invalidate, next_key};
 use common::*;
 use ibv_sys::*;
 use softhca::{Config, Hca, LogTarget};
@@ -263,8 +264,7 @@ fn datagrams_windows_and_shared_queues(hca: &Hca) {
         datagram for QP 0x101 dropped
         CQE on CQ 1: QP 0x100 WQE 2 sent SEND",
     );
-    // SAFETY: alive, and nothing is posted with it any more.
-    assert_eq!(unsafe { ibv_destroy_ah(ah) }, 0);
+    free_ah(ah);
     p.close();
     let srq = d.srq(4);
     let (ca, cb) = (d.cq(15), d.cq(15));
@@ -274,30 +274,17 @@ fn datagrams_windows_and_shared_queues(hca: &Hca) {
     let mut bytes = vec![0u8; 8192];
     let m = d.mr(&mut bytes, ALL | IBV_ACCESS_MW_BIND as i32);
     let mem = [('m', m.addr)];
-    // SAFETY: integers.
-    let mut limit: ibv_srq_attr = unsafe { std::mem::zeroed() };
-    limit.srq_limit = 1;
+    let mut limit = ibv_srq_attr { srq_limit: 1, ..ibv_srq_attr::default() };
     hca.take_log();
     // SAFETY: the queue is alive; the attributes are only read.
     assert_eq!(unsafe { ibv_modify_srq(srq, &mut limit, IBV_SRQ_LIMIT as _) }, 0);
     assert_eq!(srq_recv(srq, 1, &mut [m.sge(0, 50)]), 0);
     a.send(wr(IBV_WR_SEND, 2, &mut [m.sge(100, 20)]));
     hca.step();
-    // SAFETY: the domain is alive.
-    let mw = unsafe { ibv_alloc_mw(d.pd, IBV_MW_TYPE_2) };
-    let mut w = wr(IBV_WR_BIND_MW, 3, &mut []);
-    w.u2.bind_mw.mw = mw;
-    // SAFETY: the window is alive.
-    w.u2.bind_mw.rkey = unsafe { ibv_inc_rkey((*mw).rkey) };
-    w.u2.bind_mw.bind_info.mr = m.mr;
-    w.u2.bind_mw.bind_info.addr = m.addr + 64;
-    w.u2.bind_mw.bind_info.length = 128;
-    w.u2.bind_mw.bind_info.mw_access_flags = IBV_ACCESS_REMOTE_WRITE as _;
-    a.send(w);
-    let mut w = wr(IBV_WR_LOCAL_INV, 4, &mut []);
-    // SAFETY: the window is alive.
-    w.u1.invalidate_rkey = unsafe { ibv_inc_rkey((*mw).rkey) };
-    a.send(w);
+    let mw = Window::new(&d, IBV_MW_TYPE_2);
+    let key = next_key(mw.rkey());
+    a.send(mw.bind(3, key, m.part(64, 128, IBV_ACCESS_REMOTE_WRITE)));
+    a.send(invalidate(4, key));
     hca.step();
     while d.event() >= 0 {}
     drain(ca);
@@ -322,12 +309,10 @@ fn datagrams_windows_and_shared_queues(hca: &Hca) {
         QP 0x101 RC WQE 4 UMR invalidate key 0x24b signaled
         CQE on CQ 2: QP 0x101 WQE 4 sent UMR",
     );
-    // SAFETY: alive, and no longer used.
-    assert_eq!(unsafe { ibv_dealloc_mw(mw) }, 0);
+    mw.dealloc();
     a.destroy();
     b.destroy();
-    // SAFETY: alive, and its queue pairs are gone.
-    assert_eq!(unsafe { ibv_destroy_srq(srq) }, 0);
+    free_srq(srq);
     m.dereg();
     free_cq(ca);
     free_cq(cb);

@@ -5,7 +5,8 @@
 //! fields of a key's context that its update does not mean, what follows inline data up to the next 16, and what follows a
 //! WQE up to the next 64.
 
-use super::rig::{BLOCKS, INLINE, Memory, Qp, Random, Rig, SGES, drain, drain_direct};
+use super::memory::Memory;
+use super::rig::{BLOCKS, INLINE, Qp, Random, Rig, SGES, drain, drain_direct};
 use ibv::mlx5::Poller;
 use ibv::{
     AddressHandle, AddressVector, Basic, BatchStorage, Direct, Empty, Endpoint, Inline, MemoryRegion,
@@ -298,10 +299,7 @@ fn rc_writes_what_libmlx5_writes() {
 #[test]
 fn one_wrong_bit_is_found() {
     for bit in [0, 3 * 8, 11 * 8 + 7, 12 * 8, 16 * 8 + 5] {
-        let found = rc(2000, |memory, at| unsafe {
-            let byte = memory.sq.add(at * 64 + bit / 8);
-            byte.write_volatile(byte.read_volatile() ^ 1 << (bit % 8));
-        });
+        let found = rc(2000, |memory, at| memory.spoil_send_bit(at * 512 + bit));
         assert!(found.unwrap_err().starts_with("request 0"), "bit {bit}");
     }
 }

@@ -4,9 +4,9 @@
 use std::sync::Arc;
 
 use super::cqes::agree;
+use super::memory::Entries;
 use super::rig::{Cq, Random, Rig, drain, drain_direct};
 use ibv::mlx5::Poller;
-use ibv::sys;
 use ibv::{
     CompletionQueue, Direct, Empty, Error, Rc, WcStatus, fetch_add, read, recv, send, send_imm, write,
     write_imm,
@@ -156,19 +156,13 @@ fn titles_that_lead_round_are_not_followed_for_ever() {
     let qp = rig.direct_qp::<Rc>(&cq, &cq);
     let number = qp.qp_num();
     let qp = rig.up(qp, number);
-    let mut out = sys::mlx5dv_cq::default();
-    let mut obj = sys::mlx5dv_obj::default();
-    (obj.cq.in_, obj.cq.out) = (cq.as_ptr(), &raw mut out);
-    assert_eq!(unsafe { sys::mlx5dv_init_obj(&raw mut obj, sys::MLX5DV_OBJ_CQ.into()) }, 0);
-    let entries = out.cqe_cnt;
+    let ring = Entries::of(&cq);
+    let entries = ring.count();
     for (slot, owner, count) in
         [(0, 0, entries / 4 * 3), (entries / 4 * 3, 0, entries / 4 * 3), (entries / 2, 1, entries / 2)]
     {
-        unsafe {
-            let entry = out.buf.cast::<u8>().add(slot as usize * 64);
-            entry.add(44).cast::<u32>().write(count.to_be());
-            entry.add(63).write(TITLE | owner);
-        }
+        ring.put(slot, 44, (count as u32).to_be_bytes());
+        ring.put(slot, 63, [TITLE | owner]);
     }
     let (done, wait) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
@@ -195,17 +189,12 @@ fn a_title_that_makes_no_sense_is_one_entry_to_all() {
         let mut qp = rig.up(qp, number);
         qp.post(write(Empty, to).signaled().id(1)).unwrap();
         rig.hca.run_until_idle();
-        let mut out = sys::mlx5dv_cq::default();
-        let mut obj = sys::mlx5dv_obj::default();
-        (obj.cq.in_, obj.cq.out) = (cq.as_ptr(), &raw mut out);
-        assert_eq!(unsafe { sys::mlx5dv_init_obj(&raw mut obj, sys::MLX5DV_OBJ_CQ.into()) }, 0);
+        let ring = Entries::of(&cq);
         // none, more than half, all but a quarter
-        let count = [0, out.cqe_cnt / 2 + 1, 0, out.cqe_cnt / 4 * 3][part];
-        unsafe {
-            let entry = out.buf.cast::<u8>();
-            entry.add(44).cast::<u32>().write(count.to_be());
-            entry.add(63).write(entry.add(63).read() | TITLE);
-        }
+        let count = [0, ring.count() / 2 + 1, 0, ring.count() / 4 * 3][part];
+        ring.put(0, 44, (count as u32).to_be_bytes());
+        let [last] = ring.get(0, 63);
+        ring.put(0, 63, [last | TITLE]);
         let mut qp = rig.up(qp.reset().unwrap(), number);
         for id in 2..5 {
             qp.post(write(Empty, to).signaled().id(id)).unwrap();

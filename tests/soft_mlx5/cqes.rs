@@ -1,4 +1,9 @@
 //! Completions: the same entries of the same ring, read by `ibv_poll_cq` and by us, say the same.
+//!
+//! # Safety
+//!
+//! `ibv_poll_cq` is called behind the poller's back, which is not done outside of tests: libmlx5 keeps an index of its own.
+#![expect(unsafe_code, reason = "the Safety section above")]
 
 use super::rig::{Cq, Random, Rig, drain, drain_direct};
 use ibv::mlx5::{Delivery, Poller};
@@ -14,6 +19,7 @@ pub(super) fn stock<V: Delivery>(cq: &Cq<Direct<V>>) -> Vec<sys::ibv_wc> {
     let mut all = Vec::new();
     loop {
         let mut wc = sys::ibv_wc::default();
+        // SAFETY: the queue is there, and the room is for one. libmlx5 only reads the ring, in which nobody writes now.
         match unsafe { sys::ibv_poll_cq(cq.as_ptr(), 1, &raw mut wc) } {
             0 => return all,
             1 => all.push(wc),
@@ -39,6 +45,7 @@ pub(super) fn compare(ours: &[WorkCompletion], stock: &[sys::ibv_wc]) {
             assert_eq!(len, stock.byte_len, "{ours:?}");
         }
         let flags = stock.wc_flags;
+        // SAFETY: both members of the union are 32-bit integers.
         let data = unsafe { stock.u1.imm_data };
         if done.is_recv() {
             let imm = (flags & sys::IBV_WC_WITH_IMM != 0).then(|| u32::from_be(data));

@@ -2,8 +2,9 @@
 //!
 //! The thread runs with the processor's trap flag set, so that a signal comes after each instruction; the handler looks
 //! at the next one. (x86-64)
+#![expect(unsafe_code, reason = "handles a signal, and sets a flag of the processor's")]
 
-use super::rig::Rig;
+use crate::suite::rig::Rig;
 use ibv::mlx5::Poller;
 use ibv::{Inline, Rc, recv, write};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -14,17 +15,18 @@ static LOCKED: AtomicU32 = AtomicU32::new(0);
 static STEPS: AtomicU32 = AtomicU32::new(0);
 
 extern "C" fn look(_: libc::c_int, _: *mut libc::siginfo_t, context: *mut libc::c_void) {
-    // the context of the signal that is being handled; the instruction to come is in memory that can be read
-    let code = unsafe {
-        let context = context.cast::<libc::ucontext_t>();
-        let at = (*context).uc_mcontext.gregs[libc::REG_RIP as usize];
-        std::ptr::with_exposed_provenance::<[u8; 3]>(at as usize).read()
-    };
-    let counter = match code {
-        [0x0f, 0xae, 0xf8] => &SFENCES,
-        // lfence, mfence
-        [0x0f, 0xae, 0xe8 | 0xf0] => &OTHERS,
-        [0xf0, ..] => &LOCKED,
+    // SAFETY: the kernel gives the handler the context of the signal.
+    let next = unsafe { (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs[libc::REG_RIP as usize] };
+    // SAFETY: a byte of the instruction to come, which has as many as its first ones say.
+    let byte = |at| unsafe { std::ptr::with_exposed_provenance::<u8>(next as usize + at).read() };
+    let counter = match byte(0) {
+        0x0f if byte(1) == 0xae => match byte(2) {
+            0xf8 => &SFENCES,
+            // lfence, mfence
+            0xe8 | 0xf0 => &OTHERS,
+            _ => &STEPS,
+        },
+        0xf0 => &LOCKED,
         _ => &STEPS,
     };
     counter.fetch_add(1, Ordering::Relaxed);
@@ -32,6 +34,7 @@ extern "C" fn look(_: libc::c_int, _: *mut libc::siginfo_t, context: *mut libc::
 
 /// (sfences, other fences, locked instructions) that `f` executes.
 fn count(f: impl FnOnce()) -> (u32, u32, u32) {
+    // SAFETY: zeros are an action; the handler does no more than a handler may.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = look as extern "C" fn(_, _, _) as usize;
@@ -39,8 +42,10 @@ fn count(f: impl FnOnce()) -> (u32, u32, u32) {
         assert_eq!(libc::sigaction(libc::SIGTRAP, &raw const action, std::ptr::null_mut()), 0);
     }
     [&SFENCES, &OTHERS, &LOCKED, &STEPS].iter().for_each(|counter| counter.store(0, Ordering::Relaxed));
+    // SAFETY: sets a flag that the processor has for this, whose signal is handled from now on.
     unsafe { std::arch::asm!("pushfq", "or qword ptr [rsp], 0x100", "popfq") };
     f();
+    // SAFETY: clears it.
     unsafe { std::arch::asm!("pushfq", "and qword ptr [rsp], -0x101", "popfq") };
     assert!(STEPS.load(Ordering::Relaxed) > 10, "it steps");
     let [sfences, others, locked] =

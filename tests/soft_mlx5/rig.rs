@@ -1,9 +1,8 @@
-//! What the tests stand on: the device, queue pairs of both kinds, and a look into their memory.
+//! What the tests stand on: the device, and queue pairs of both kinds.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ibv::mlx5::Poller;
-use ibv::sys;
 use ibv::{
     Backend, Bare, Basic, CompletionQueue, Connected, Connection, Context, Direct, Endpoint, InitAttr,
     LocalPort, MemoryRegion, ProtectionDomain, QueuePair, QueuePairBuilder, Remote, RemoteAccess,
@@ -158,101 +157,6 @@ pub(crate) fn drain_direct(poller: &mut Poller<'_>) -> Vec<WorkCompletion> {
         all.push(wc.copy());
     }
     all
-}
-
-/// Memory of a queue pair, as libmlx5 tells it.
-#[derive(Clone, Copy)]
-pub(crate) struct Memory {
-    pub(crate) sq: *mut u8,
-    pub(crate) blocks: usize,
-    pub(crate) rq: *mut u8,
-    pub(crate) rq_len: usize,
-    pub(crate) record: *mut u32,
-    pub(crate) register: *mut u8,
-    pub(crate) register_size: usize,
-}
-
-impl Memory {
-    pub(crate) fn of<T: Transport, S: state::State, B: Backend>(qp: &Qp<T, B, S>) -> Self {
-        let mut out = sys::mlx5dv_qp::default();
-        let mut obj = sys::mlx5dv_obj::default();
-        obj.qp.in_ = qp.as_ptr();
-        obj.qp.out = &raw mut out;
-        assert_eq!(unsafe { sys::mlx5dv_init_obj(&raw mut obj, sys::MLX5DV_OBJ_QP.into()) }, 0);
-        Self {
-            sq: out.sq.buf.cast(),
-            blocks: out.sq.wqe_cnt as usize,
-            rq: out.rq.buf.cast(),
-            rq_len: (out.rq.wqe_cnt * out.rq.stride) as usize,
-            record: out.dbrec,
-            register: out.bf.reg.cast(),
-            register_size: out.bf.size as usize,
-        }
-    }
-
-    /// A byte of the send queue, which goes round.
-    pub(crate) fn send_byte(&self, at: usize) -> u8 {
-        unsafe { self.sq.add(at % (self.blocks * 64)).read_volatile() }
-    }
-
-    /// The receive queue.
-    pub(crate) fn recv_ring(&self) -> Vec<u8> {
-        (0..self.rq_len).map(|at| unsafe { self.rq.add(at).read_volatile() }).collect()
-    }
-
-    /// A byte of one half of the register.
-    pub(crate) fn register_byte(&self, half: usize, at: usize) -> u8 {
-        assert!(at < self.register_size);
-        unsafe { self.register.add(half * self.register_size + at).read_volatile() }
-    }
-
-    /// (receives, blocks).
-    pub(crate) fn record(&self) -> (u32, u32) {
-        let word = |at| u32::from_be(unsafe { self.record.add(at).read_volatile() });
-        (word(0), word(1))
-    }
-
-    pub(crate) fn clear(&self) {
-        unsafe {
-            self.sq.write_bytes(0, self.blocks * 64);
-            self.rq.write_bytes(0, self.rq_len);
-            self.register.write_bytes(0, 2 * self.register_size);
-        }
-    }
-}
-
-/// Memory of a shared receive queue, as libmlx5 tells it: of the slots that are in its chain.
-#[derive(Clone, Copy)]
-pub(crate) struct SharedMemory {
-    buf: *mut u8,
-    record: *mut u32,
-    pub(crate) stride: usize,
-    pub(crate) slots: u32,
-}
-
-impl SharedMemory {
-    /// Nothing may have been posted yet.
-    pub(crate) fn of(srq: *mut sys::ibv_srq) -> Self {
-        let mut out = sys::mlx5dv_srq::default();
-        let mut obj = sys::mlx5dv_obj::default();
-        (obj.srq.in_, obj.srq.out) = (srq, &raw mut out);
-        assert_eq!(unsafe { sys::mlx5dv_init_obj(&raw mut obj, sys::MLX5DV_OBJ_SRQ.into()) }, 0);
-        Self { buf: out.buf.cast(), record: out.dbrec, stride: out.stride as usize, slots: out.tail + 1 }
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.slots as usize * self.stride
-    }
-
-    pub(crate) fn byte(&self, at: usize) -> u8 {
-        assert!(at < self.len());
-        unsafe { self.buf.add(at).read_volatile() }
-    }
-
-    /// Receives posted.
-    pub(crate) fn record(&self) -> u32 {
-        u32::from_be(unsafe { self.record.read_volatile() })
-    }
 }
 
 /// Numbers that look random, the same every time.

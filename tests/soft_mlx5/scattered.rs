@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::cqes::stock;
+use super::memory::Entries;
 use super::rig::{Cq, Qp, Random, Rig};
 use ibv::mlx5::{Poller, ToCqe};
 use ibv::qp::{Connected, OwnReceives};
@@ -391,16 +392,6 @@ fn datagrams_go_to_memory() {
     rig.no_violations();
 }
 
-/// The library's view of the ring.
-fn ring_of(cq: &Queue) -> sys::mlx5dv_cq {
-    let mut out = sys::mlx5dv_cq::default();
-    let mut obj = sys::mlx5dv_obj::default();
-    obj.cq.in_ = cq.as_ptr();
-    obj.cq.out = &raw mut out;
-    assert_eq!(unsafe { sys::mlx5dv_init_obj(&raw mut obj, sys::MLX5DV_OBJ_CQ.into()) }, 0);
-    out
-}
-
 #[test]
 fn a_device_that_claims_data_where_there_can_be_none() {
     let rig = Rig::new();
@@ -408,17 +399,16 @@ fn a_device_that_claims_data_where_there_can_be_none() {
     let mut poller = Poller::new(&cq).unwrap();
     let [mut a, mut b] = connected(&rig, [made::<Rc>(&rig, &cq), made(&rig, &cq)]);
     let (from, to) = (numbered(&rig, 64), rig.region(64));
-    let ring = ring_of(&cq);
-    let last_byte = |entry: usize| unsafe { ring.buf.cast::<u8>().add(entry * 64 + 63) };
+    let ring = Entries::of(&cq);
     for id in 0..3u64 {
         b.post_recv(recv(to.slice(..).unwrap().detach()).id(id)).unwrap();
         a.post(send(from.slice(..8).unwrap().detach()).id(9)).unwrap();
         rig.hca.run_until_idle();
         // the first and the last say that it stands in 64 bytes before them: before the ring, too
-        let (entry, was) = (id as usize, unsafe { last_byte(id as usize).read_volatile() });
-        assert_eq!(was & 0xc, 4, "{entry}");
+        let [was] = ring.get(id as usize, 63);
+        assert_eq!(was & 0xc, 4, "{id}");
         if id != 1 {
-            unsafe { last_byte(entry).write_volatile(was ^ 0xc) };
+            ring.put(id as usize, 63, [was ^ 0xc]);
         }
     }
     let [got] = all(&mut poller).try_into().unwrap();
@@ -427,7 +417,7 @@ fn a_device_that_claims_data_where_there_can_be_none() {
     b.post_recv(recv(to.slice(..).unwrap().detach()).id(5)).unwrap();
     a.post(send(from.slice(..8).unwrap().detach()).id(9)).unwrap();
     rig.hca.run_until_idle();
-    unsafe { ring.buf.cast::<u8>().add(3 * 64 + 44).cast::<u32>().write_volatile(1000u32.to_be()) };
+    ring.put(3, 44, 1000u32.to_be_bytes());
     let [got] = all(&mut poller).try_into().unwrap();
     assert_eq!((got.id, got.len, got.data.map(|data| data.len())), (5, Some(1000), Some(32)));
 }

@@ -5,9 +5,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::cqes::agree;
-use super::rig::{Cq, Qp, Random, Rig, SharedMemory, drain, drain_direct, rounds};
+use super::memory::{Entries, SharedMemory};
+use super::rig::{Cq, Qp, Random, Rig, drain, drain_direct, rounds};
 use ibv::mlx5::Poller;
-use ibv::sys;
 use ibv::{
     AddressHandle, AddressVector, AsyncEventKind, AsyncSubject, Bare, Basic, CompletionQueue, Direct, Empty,
     Endpoint, Error, GRH_LEN, MemoryRegion, MrSlice, PostError, PostRecv, ProtectionDomain, QueuePairBuilder,
@@ -59,34 +59,13 @@ fn fill(srq: &mut Srq, mr: &MemoryRegion<'static, Remote>, next: &mut u64) -> us
     count
 }
 
-/// Entries of a completion queue, as libmlx5 tells them: of 64 bytes.
-pub(super) struct Entries {
-    buf: *mut u8,
-    count: u32,
+/// Which WQE an entry says that it is of.
+fn wqe(ring: &Entries, index: usize) -> u16 {
+    u16::from_be_bytes(ring.get(index, 60))
 }
 
-impl Entries {
-    pub(super) fn of<K: ibv::CqKind>(cq: &CompletionQueue<'static, K>) -> Self {
-        let mut out = sys::mlx5dv_cq::default();
-        let mut obj = sys::mlx5dv_obj::default();
-        (obj.cq.in_, obj.cq.out) = (cq.as_ptr(), &raw mut out);
-        assert_eq!(unsafe { sys::mlx5dv_init_obj(&raw mut obj, sys::MLX5DV_OBJ_CQ.into()) }, 0);
-        assert_eq!(out.cqe_size, 64);
-        Self { buf: out.buf.cast(), count: out.cqe_cnt }
-    }
-
-    /// Where entry `index` says which WQE it is of.
-    fn counter(&self, index: u32) -> *mut u16 {
-        unsafe { self.buf.add((index % self.count) as usize * 64 + 60).cast() }
-    }
-
-    fn wqe(&self, index: u32) -> u16 {
-        u16::from_be(unsafe { self.counter(index).read_volatile() })
-    }
-
-    fn set_wqe(&self, index: u32, wqe: u16) {
-        unsafe { self.counter(index).write_volatile(wqe.to_be()) };
-    }
+fn set_wqe(ring: &Entries, index: usize, wqe: u16) {
+    ring.put(index, 60, wqe.to_be_bytes());
 }
 
 #[test]
@@ -226,9 +205,9 @@ fn its_memory_is_what_libmlx5_makes_it() {
                 slots.swap(at, random.below(at + 1));
             }
             for (at, slot) in slots.iter().enumerate() {
-                entries.iter().for_each(|entries| entries.set_wqe(polled + at as u32, *slot));
+                entries.iter().for_each(|ring| set_wqe(ring, polled + at, *slot));
             }
-            polled += count as u32;
+            polled += count;
             let (got, said) = (drain_direct(&mut poller), drain(&stock_cq));
             let expected: Vec<_> = slots.iter().map(|slot| in_slot[usize::from(*slot)]).collect();
             assert_eq!((ids(&got), ids(&said)), (expected.clone(), expected));
@@ -300,8 +279,8 @@ fn completions_of_receives_that_are_not_outstanding_are_refused() {
         srq.post_recv(recv(slice(&mr, 4096, 64)).id(next)).unwrap();
         link.peer.post(send(Empty).signaled()).unwrap();
         rig.hca.run_until_idle();
-        let right = entries.wqe(polled);
-        entries.set_wqe(polled, if wrong == right { wrong - 1 } else { wrong });
+        let right = wqe(&entries, polled);
+        set_wqe(&entries, polled, if wrong == right { wrong - 1 } else { wrong });
         polled += 1;
         assert!(poller.poll().is_none(), "{wrong}");
         next += 1;
@@ -320,7 +299,7 @@ fn completions_of_receives_that_are_not_outstanding_are_refused() {
     }
     rig.hca.run_until_idle();
     polled += 9;
-    entries.set_wqe(polled + 1, entries.wqe(polled));
+    set_wqe(&entries, polled + 1, wqe(&entries, polled));
     assert_eq!(drain_direct(&mut poller).len(), 1);
     assert_eq!(fill(&mut srq, &mr, &mut next), 1);
     link = link.reconnect(&rig);

@@ -4,9 +4,9 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use super::memory::Entries;
 use super::rig::{Qp, Random, Rig, rounds};
 use ibv::mlx5::{Delivery, Poller, WorkCompletion};
-use ibv::sys;
 use ibv::{
     AsyncEventKind, CompletionQueue, CompletionQueueBuilder, Connected, Direct, Empty, InitAttr,
     MemoryRegion, MrSlice, PostError, QueuePairBuilder, Rc, Remote, SharedReceiveQueue, WithSrq, recv, send,
@@ -186,14 +186,9 @@ fn nonsense<V: Delivery>(kind: Kind<V>, look: impl Fn(&WorkCompletion<'_, V>)) {
     let mut random = Random::new(17);
     for _ in 0..rounds(20, 200) {
         let cq = Arc::new(kind(CompletionQueue::builder(&rig.ctx, 64)).unwrap());
-        let mut ring = sys::mlx5dv_cq::default();
-        let mut obj = sys::mlx5dv_obj::default();
-        (obj.cq.in_, obj.cq.out) = (cq.as_ptr(), &raw mut ring);
-        assert_eq!(unsafe { sys::mlx5dv_init_obj(&raw mut obj, sys::MLX5DV_OBJ_CQ.into()) }, 0);
-        let (entries, size) = (ring.cqe_cnt as usize, ring.cqe_size as usize);
-        let put = |entry: usize, at: usize, byte: u8| unsafe {
-            ring.buf.cast::<u8>().add(entry * size + at).write_volatile(byte);
-        };
+        let ring = Entries::of(&cq);
+        let (entries, size) = (ring.count(), ring.size());
+        let put = |entry: usize, at: usize, byte: u8| ring.put(entry, at, [byte]);
         let mut poller = Poller::new(&cq).unwrap();
         let mut srq = SharedReceiveQueue::direct(&rig.pd, &cq, 15, 1).unwrap();
         let builder = || QueuePairBuilder::<Rc, _>::direct(&rig.pd, &cq, &cq);

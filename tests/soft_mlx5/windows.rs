@@ -1,7 +1,8 @@
 //! Memory windows: what binds and invalidates write, and what they do.
 
 use super::bytes::{Posted, Update, compare};
-use super::rig::{BLOCKS, Memory, Random, Rig, drain, drain_direct};
+use super::memory::Memory;
+use super::rig::{BLOCKS, Random, Rig, drain, drain_direct};
 use ibv::mlx5::Poller;
 use ibv::{
     Empty, Inline, MemoryWindow, PostError, QueuePairBuilder, Rc, RemoteAccess, Type2, WcOpcode, WcStatus,

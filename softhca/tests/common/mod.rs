@@ -4,15 +4,17 @@
 //!
 //! Every call passes objects that the test made and still holds. Memory stays where it is while it is registered.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+#![allow(clippy::field_reassign_with_default, reason = "C structs are filled field by field")]
 #![allow(dead_code, reason = "each test uses its part")]
 #![expect(unsafe_code, reason = "C calls")]
 #![allow(clippy::borrow_as_ptr, clippy::unnecessary_cast, reason = "arguments of C functions")]
 
+pub(crate) mod channel;
 pub(crate) mod memcheck;
+pub(crate) mod window;
 
 use ibv_sys::*;
 use softhca::{Config, Hca};
-use std::mem::zeroed;
 use std::ptr::null_mut;
 use std::sync::{Mutex, MutexGuard};
 
@@ -60,20 +62,17 @@ impl Dev {
             ibv_free_device_list(list);
             let pd = ibv_alloc_pd(ctx);
             assert!(!pd.is_null());
-            let mut port = zeroed();
+            let mut port = ibv_port_attr::default();
             assert_eq!(ibv_query_port(ctx, 1, &mut port), 0);
             let gid_index = if port.link_layer == 2 { 1 } else { 0 };
-            let mut gid = zeroed();
+            let mut gid = ibv_gid::default();
             assert_eq!(ibv_query_gid(ctx, 1, gid_index.into(), &mut gid), 0);
             Self { ctx, pd, port, gid, gid_index }
         }
     }
 
     pub(crate) fn cq(&self, n: i32) -> *mut ibv_cq {
-        // SAFETY: objects that the test holds (see the module).
-        let cq = unsafe { ibv_create_cq(self.ctx, n, null_mut(), null_mut(), 0) };
-        assert!(!cq.is_null(), "create_cq: errno {}", errno());
-        cq
+        self.cq_with(n, null_mut())
     }
 
     pub(crate) fn cq_with(&self, n: i32, ch: *mut ibv_comp_channel) -> *mut ibv_cq {
@@ -81,6 +80,22 @@ impl Dev {
         let cq = unsafe { ibv_create_cq(self.ctx, n, null_mut(), ch, 0) };
         assert!(!cq.is_null(), "create_cq: errno {}", errno());
         cq
+    }
+
+    /// What the extended query says.
+    pub(crate) fn attributes(&self) -> ibv_device_attr_ex {
+        let mut a = ibv_device_attr_ex::default();
+        // SAFETY: objects that the test holds (see the module).
+        assert_eq!(unsafe { ibv_query_device_ex(self.ctx, null_mut(), &mut a) }, 0);
+        a
+    }
+
+    /// Whether the port is up.
+    pub(crate) fn port_state(&self) -> u32 {
+        let mut a = ibv_port_attr::default();
+        // SAFETY: objects that the test holds (see the module).
+        assert_eq!(unsafe { ibv_query_port(self.ctx, 1, &mut a) }, 0);
+        a.state
     }
 
     pub(crate) fn mr(&self, mem: &mut [u8], access: i32) -> Mr {
@@ -107,8 +122,7 @@ impl Dev {
         sig_all: i32,
         depth: u32,
     ) -> Qp {
-        // SAFETY: zeros are a value of this C struct.
-        let mut a: ibv_qp_init_attr = unsafe { zeroed() };
+        let mut a = ibv_qp_init_attr::default();
         a.send_cq = scq;
         a.recv_cq = rcq;
         a.srq = srq;
@@ -129,8 +143,7 @@ impl Dev {
     }
 
     pub(crate) fn srq(&self, max_wr: u32) -> *mut ibv_srq {
-        // SAFETY: zeros are a value of this C struct.
-        let mut a: ibv_srq_init_attr = unsafe { zeroed() };
+        let mut a = ibv_srq_init_attr::default();
         a.attr.max_wr = max_wr;
         a.attr.max_sge = 2;
         // SAFETY: objects that the test holds (see the module).
@@ -147,7 +160,7 @@ impl Dev {
             if libc::poll(&mut p, 1, 0) != 1 {
                 return -1;
             }
-            let mut e = zeroed();
+            let mut e = ibv_async_event::default();
             assert_eq!(ibv_get_async_event(self.ctx, &mut e), 0);
             ibv_ack_async_event(&mut e);
             e.event_type as i32
@@ -173,8 +186,7 @@ impl Dev {
 }
 
 fn address(to: &Dev, sgid_index: u8) -> ibv_ah_attr {
-    // SAFETY: zeros are a value of this C struct.
-    let mut a: ibv_ah_attr = unsafe { zeroed() };
+    let mut a = ibv_ah_attr::default();
     a.port_num = 1;
     a.dlid = to.port.lid;
     if to.port.link_layer == 2 {
@@ -194,7 +206,10 @@ pub(crate) struct Pages {
 
 impl Pages {
     pub(crate) fn new(n: usize) -> Self {
-        let (prot, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        let (prot, flags) = (
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+        );
         // SAFETY: a new map, where the kernel likes.
         let p = unsafe { libc::mmap(null_mut(), n * 4096, prot, flags, -1, 0) };
         assert_ne!(p, libc::MAP_FAILED);
@@ -222,6 +237,11 @@ impl Mr {
     pub(crate) fn sge(&self, at: usize, len: u32) -> ibv_sge {
         // SAFETY: objects that the test holds (see the module).
         ibv_sge { addr: self.addr + at as u64, length: len, lkey: unsafe { (*self.mr).lkey } }
+    }
+
+    /// What a window is bound to.
+    pub(crate) fn part(&self, at: u64, length: u64, access: u32) -> ibv_mw_bind_info {
+        ibv_mw_bind_info { mr: self.mr, addr: self.addr + at, length, mw_access_flags: access as _ }
     }
 
     pub(crate) fn rkey(&self) -> u32 {
@@ -272,8 +292,7 @@ impl Qp {
     }
 
     pub(crate) fn init(&self, access: u32) {
-        // SAFETY: zeros are a value of this C struct.
-        let mut a: ibv_qp_attr = unsafe { zeroed() };
+        let mut a = ibv_qp_attr::default();
         a.qp_state = IBV_QPS_INIT;
         a.port_num = 1;
         let mut mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT;
@@ -288,8 +307,7 @@ impl Qp {
     }
 
     pub(crate) fn rtr(&self, dest: u32, dev: &Dev, to: &Dev, path: Path) {
-        // SAFETY: zeros are a value of this C struct.
-        let mut a: ibv_qp_attr = unsafe { zeroed() };
+        let mut a = ibv_qp_attr::default();
         a.qp_state = IBV_QPS_RTR;
         let mut mask = IBV_QP_STATE;
         if self.kind() != UD {
@@ -308,8 +326,7 @@ impl Qp {
     }
 
     pub(crate) fn rts(&self, path: Path) {
-        // SAFETY: zeros are a value of this C struct.
-        let mut a: ibv_qp_attr = unsafe { zeroed() };
+        let mut a = ibv_qp_attr::default();
         a.qp_state = IBV_QPS_RTS;
         a.sq_psn = path.sq_psn;
         let mut mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
@@ -324,8 +341,7 @@ impl Qp {
     }
 
     pub(crate) fn to(&self, state: u32) -> i32 {
-        // SAFETY: zeros are a value of this C struct.
-        let mut a: ibv_qp_attr = unsafe { zeroed() };
+        let mut a = ibv_qp_attr::default();
         a.qp_state = state;
         self.modify(&mut a, IBV_QP_STATE)
     }
@@ -337,17 +353,14 @@ impl Qp {
     }
 
     pub(crate) fn query(&self) -> ibv_qp_attr {
+        let (mut a, mut i) = (ibv_qp_attr::default(), ibv_qp_init_attr::default());
         // SAFETY: objects that the test holds (see the module).
-        unsafe {
-            let (mut a, mut i) = (zeroed(), zeroed());
-            assert_eq!(ibv_query_qp(self.qp, &mut a, 0x1ff_ffff, &mut i), 0);
-            a
-        }
+        assert_eq!(unsafe { ibv_query_qp(self.qp, &mut a, 0x1ff_ffff, &mut i) }, 0);
+        a
     }
 
     pub(crate) fn recv(&self, id: u64, sges: &mut [ibv_sge]) {
-        // SAFETY: zeros are a value of this C struct.
-        let mut w: ibv_recv_wr = unsafe { zeroed() };
+        let mut w = ibv_recv_wr::default();
         w.wr_id = id;
         w.sg_list = sges.as_mut_ptr();
         w.num_sge = sges.len() as i32;
@@ -369,8 +382,7 @@ impl Qp {
 }
 
 pub(crate) fn srq_recv(srq: *mut ibv_srq, id: u64, sges: &mut [ibv_sge]) -> i32 {
-    // SAFETY: zeros are a value of this C struct.
-    let mut w: ibv_recv_wr = unsafe { zeroed() };
+    let mut w = ibv_recv_wr::default();
     w.wr_id = id;
     w.sg_list = sges.as_mut_ptr();
     w.num_sge = sges.len() as i32;
@@ -381,8 +393,7 @@ pub(crate) fn srq_recv(srq: *mut ibv_srq, id: u64, sges: &mut [ibv_sge]) -> i32 
 
 /// A signaled send request. The list must live until it is posted.
 pub(crate) fn wr(op: u32, id: u64, sges: &mut [ibv_sge]) -> ibv_send_wr {
-    // SAFETY: zeros are a value of this C struct.
-    let mut w: ibv_send_wr = unsafe { zeroed() };
+    let mut w = ibv_send_wr::default();
     w.wr_id = id;
     w.opcode = op;
     w.sg_list = sges.as_mut_ptr();
@@ -417,8 +428,7 @@ pub(crate) fn atomic(
 }
 
 pub(crate) fn poll(cq: *mut ibv_cq) -> Option<ibv_wc> {
-    // SAFETY: zeros are a value of this C struct.
-    let mut w: ibv_wc = unsafe { zeroed() };
+    let mut w = ibv_wc::default();
     // SAFETY: objects that the test holds (see the module).
     match unsafe { ibv_poll_cq(cq, 1, &mut w) } {
         0 => None,
@@ -442,6 +452,35 @@ pub(crate) fn one(cq: *mut ibv_cq) -> ibv_wc {
 pub(crate) fn free_cq(cq: *mut ibv_cq) {
     // SAFETY: objects that the test holds (see the module).
     assert_eq!(unsafe { ibv_destroy_cq(cq) }, 0);
+}
+
+pub(crate) fn free_srq(srq: *mut ibv_srq) {
+    // SAFETY: objects that the test holds (see the module).
+    assert_eq!(unsafe { ibv_destroy_srq(srq) }, 0);
+}
+
+pub(crate) fn free_ah(ah: *mut ibv_ah) {
+    // SAFETY: objects that the test holds (see the module).
+    assert_eq!(unsafe { ibv_destroy_ah(ah) }, 0);
+}
+
+/// The immediate data of a completion, as it came.
+pub(crate) fn imm(w: &ibv_wc) -> u32 {
+    // SAFETY: both members of the union are 32-bit integers.
+    unsafe { w.u1.imm_data }
+}
+
+/// The key that a completion says is invalid now.
+pub(crate) fn invalidated(w: &ibv_wc) -> u32 {
+    // SAFETY: as above.
+    unsafe { w.u1.invalidated_rkey }
+}
+
+/// Bytes of memory that the device may have written.
+pub(crate) fn bytes(mem: &[u8], at: usize, len: usize) -> Vec<u8> {
+    assert!(at + len <= mem.len());
+    // SAFETY: in bounds.
+    (at..at + len).map(|i| unsafe { mem.as_ptr().add(i).read_volatile() }).collect()
 }
 
 /// Two connected QPs of one device, with a CQ each and registered memory.
@@ -474,15 +513,11 @@ impl Pair {
 
     /// What the device wrote.
     pub(crate) fn b_bytes(&self, at: usize, len: usize) -> Vec<u8> {
-        let p = self.mem_b.as_ptr();
-        // SAFETY: within the memory, which is mapped.
-        (at..at + len).map(|i| unsafe { p.add(i).read_volatile() }).collect()
+        bytes(&self.mem_b, at, len)
     }
 
     pub(crate) fn a_bytes(&self, at: usize, len: usize) -> Vec<u8> {
-        let p = self.mem_a.as_ptr();
-        // SAFETY: within the memory, which is mapped.
-        (at..at + len).map(|i| unsafe { p.add(i).read_volatile() }).collect()
+        bytes(&self.mem_a, at, len)
     }
 
     pub(crate) fn close(self) {

@@ -1,18 +1,12 @@
 //! Compressed completion queues. libmlx5 makes them and can't poll them: the sessions are expanded in place, as
 //! direct users of the device do, and then the stock library polls what that gave. It must be what an ordinary queue
 //! says of the same requests.
-//!
-//! # Safety
-//!
-//! C calls with objects that the test made and holds.
-#![expect(unsafe_code, reason = "C calls")]
 #![allow(clippy::borrow_as_ptr, clippy::unnecessary_cast, reason = "arguments of C functions")]
-#![allow(clippy::undocumented_unsafe_blocks, reason = "one argument for all: see the module")]
 
-use super::ring::{Ring, create};
+use super::ring::{Ring, capabilities, create};
+use crate::common::channel::{Channel, notify};
 use crate::common::*;
 use ibv_sys::*;
-use std::mem::zeroed;
 use std::ptr::null_mut;
 
 const HASH: u8 = 1;
@@ -22,8 +16,7 @@ const CHECKSUM: u8 = 2;
 fn all(cq: *mut ibv_cq) -> Vec<(u64, u32, u32, u32, u32, u32)> {
     std::iter::from_fn(|| poll(cq))
         .map(|w| {
-            let immediate =
-                if w.wc_flags & IBV_WC_WITH_IMM as u32 != 0 { unsafe { w.u1.imm_data } } else { 0 };
+            let immediate = if w.wc_flags & IBV_WC_WITH_IMM as u32 != 0 { imm(&w) } else { 0 };
             (w.wr_id, w.status, w.opcode, w.byte_len, w.wc_flags as u32, immediate)
         })
         .collect()
@@ -59,9 +52,7 @@ impl Line {
 fn the_capability_is_reported_and_other_forms_are_refused() {
     let (_g, _hca) = start();
     let d = Dev::open(0);
-    let mut c: mlx5dv_context = unsafe { zeroed() };
-    c.comp_mask = MLX5DV_CONTEXT_MASK_CQE_COMPRESION as _;
-    assert_eq!(unsafe { mlx5dv_query_device(d.ctx, &mut c) }, 0);
+    let c = capabilities(&d, MLX5DV_CONTEXT_MASK_CQE_COMPRESION as _);
     assert_eq!(c.comp_mask, MLX5DV_CONTEXT_MASK_CQE_COMPRESION as _);
     assert_eq!((c.cqe_comp_caps.max_num, c.cqe_comp_caps.supported_format), (64, u32::from(HASH | CHECKSUM)));
     assert_eq!(
@@ -209,8 +200,8 @@ fn a_session_makes_one_event_and_takes_a_place_for_each() {
     let d = Dev::open(0);
     let mut mem = vec![7u8; 4096];
     let m = d.mr(&mut mem, ALL);
-    let ch = unsafe { ibv_create_comp_channel(d.ctx) };
-    let cq = create(&d, 7, 64, Some(HASH), ch);
+    let ch = Channel::new(&d);
+    let cq = create(&d, 7, 64, Some(HASH), ch.0);
     let (x, y) = (d.qp(RC, cq, cq), d.qp(RC, cq, cq));
     x.up(y.num, &d, &d, Path::default());
     y.up(x.num, &d, &d, Path::default());
@@ -222,7 +213,7 @@ fn a_session_makes_one_event_and_takes_a_place_for_each() {
         }
         hca.step();
     };
-    assert_eq!(unsafe { ibv_req_notify_cq(cq, 0) }, 0);
+    notify(cq, false);
     write(5);
     assert_eq!(ring.expand(), [5]);
     assert_eq!(all(cq).len(), 5);
@@ -236,13 +227,9 @@ fn a_session_makes_one_event_and_takes_a_place_for_each() {
     assert_eq!(all(cq).len(), 8);
     x.destroy();
     y.destroy();
-    unsafe {
-        let (mut of, mut id) = (null_mut(), null_mut());
-        assert_eq!(ibv_get_cq_event(ch, &mut of, &mut id), 0);
-        ibv_ack_cq_events(of, 1);
-    }
+    assert_eq!(ch.take(), cq);
     free_cq(cq);
-    assert_eq!(unsafe { ibv_destroy_comp_channel(ch) }, 0);
+    assert_eq!(ch.destroy(), 0);
     m.dereg();
     d.close();
 }

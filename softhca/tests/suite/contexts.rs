@@ -4,35 +4,36 @@
 //!
 //! C calls with objects that the test made and holds.
 #![expect(unsafe_code, reason = "C calls")]
-#![allow(clippy::undocumented_unsafe_blocks, reason = "one argument for all: see the module")]
 
 use crate::common::*;
 use ibv_sys::*;
-use std::mem::zeroed;
 
 #[test]
 fn a_thread_domain_has_its_own_register() {
     let (_g, hca) = start();
     let d = Dev::open(0);
+    let mut t = ibv_td_init_attr::default();
+    // SAFETY: the context is open, and `t` of this function.
+    let td = unsafe { ibv_alloc_td(d.ctx, &mut t) };
+    assert!(!td.is_null(), "errno {}", errno());
+    let mut a = ibv_parent_domain_init_attr::default();
+    (a.pd, a.td) = (d.pd, td);
+    // SAFETY: as above; both domains are of this context.
+    let parent = unsafe { ibv_alloc_parent_domain(d.ctx, &mut a) };
+    assert!(!parent.is_null(), "errno {}", errno());
+    let cq = d.cq(8);
+    let own = Dev { pd: parent, ..copy(&d) };
+    let (x, y) = (own.qp(RC, cq, cq), d.qp(RC, cq, cq));
+    x.up(y.num, &d, &d, Path::default());
+    y.up(x.num, &d, &d, Path::default());
+    x.send(rdma(IBV_WR_RDMA_WRITE, 1, &mut [], 0, 0));
+    hca.run_until_idle();
+    assert_eq!(drain(cq), [(1, 0)]);
+    x.destroy();
+    y.destroy();
+    free_cq(cq);
+    // SAFETY: the queue pair in it is gone, and then the domain that held the other.
     unsafe {
-        let mut t: ibv_td_init_attr = zeroed();
-        let td = ibv_alloc_td(d.ctx, &mut t);
-        assert!(!td.is_null(), "errno {}", errno());
-        let mut a: ibv_parent_domain_init_attr = zeroed();
-        (a.pd, a.td) = (d.pd, td);
-        let parent = ibv_alloc_parent_domain(d.ctx, &mut a);
-        assert!(!parent.is_null(), "errno {}", errno());
-        let cq = d.cq(8);
-        let own = Dev { pd: parent, ..copy(&d) };
-        let (x, y) = (own.qp(RC, cq, cq), d.qp(RC, cq, cq));
-        x.up(y.num, &d, &d, Path::default());
-        y.up(x.num, &d, &d, Path::default());
-        x.send(rdma(IBV_WR_RDMA_WRITE, 1, &mut [], 0, 0));
-        hca.run_until_idle();
-        assert_eq!(drain(cq), [(1, 0)]);
-        x.destroy();
-        y.destroy();
-        free_cq(cq);
         assert_eq!(ibv_dealloc_pd(parent), 0);
         assert_eq!(ibv_dealloc_td(td), 0);
     }
@@ -47,9 +48,11 @@ fn copy(d: &Dev) -> Dev {
 fn a_context_can_be_imported_and_outlives_its_opener() {
     let (_g, hca) = start();
     let d = Dev::open(0);
+    let mut mem = vec![0u8; 64];
+    let m = d.mr(&mut mem, ALL);
+    // SAFETY: what is imported is there, and given back before what it is of; the first context and its objects are not
+    // used after it was closed, only the one made of its descriptor.
     unsafe {
-        let mut mem = vec![0u8; 64];
-        let m = d.mr(&mut mem, ALL);
         let fd = libc::dup((*d.ctx).cmd_fd);
         let ctx = ibv_import_device(fd);
         assert!(!ctx.is_null(), "errno {}", errno());
@@ -82,6 +85,7 @@ fn a_closed_context_leaves_nothing_and_its_keys_are_dead() {
     let other = Dev::open(0);
     let leaked = Pair::new(&other, RC);
     // The whole context goes with all its objects, as when a process dies.
+    // SAFETY: what libmlx5 has of its objects is never used again, but for the numbers of a region (`leaked`).
     assert_eq!(unsafe { ibv_close_device(other.ctx) }, 0);
     assert_eq!(hca.objects(), held);
     p.a.send(rdma(IBV_WR_RDMA_WRITE, 1, &mut [p.ma.sge(0, 8)], leaked.mb.addr, leaked.mb.rkey()));

@@ -39,19 +39,13 @@ fn send_with_immediate_and_scattered() {
     one(p.ca);
     let r = one(p.cb);
     assert_eq!(r.byte_len, 97);
-    assert_eq!(u32::from_be(unsafe_imm(&r)), 0x1234_5678);
+    assert_eq!(u32::from_be(imm(&r)), 0x1234_5678);
     assert_eq!(r.wc_flags & IBV_WC_WITH_IMM as u32, IBV_WC_WITH_IMM as u32);
     let sent = [p.a_bytes(0, 7), p.a_bytes(2000, 90)].concat();
     let got = [p.b_bytes(0, 10), p.b_bytes(100, 30), p.b_bytes(200, 57)].concat();
     assert_eq!(sent, got);
     p.close();
     d.close();
-}
-
-#[expect(unsafe_code, reason = "a C union")]
-fn unsafe_imm(w: &ibv_wc) -> u32 {
-    // SAFETY: both members are 32-bit integers.
-    unsafe { w.u1.imm_data }
 }
 
 #[test]
@@ -100,7 +94,7 @@ fn rdma_write_and_read() {
     one(p.ca);
     let r = one(p.cb);
     assert_eq!((r.wr_id, r.opcode, r.byte_len), (9, IBV_WC_RECV_RDMA_WITH_IMM, 2));
-    assert_eq!(u32::from_be(unsafe_imm(&r)), 77);
+    assert_eq!(u32::from_be(imm(&r)), 77);
 
     p.a.send(rdma(
         IBV_WR_RDMA_READ,
@@ -133,8 +127,8 @@ fn atomics_give_the_old_value() {
         let off = (8 - far.as_ptr().addr() % 8) % 8;
         let (ma, mb) = (d.mr(&mut mine, ALL), d.mr(&mut far, ALL));
         let at = mb.addr + off as u64;
-        let old = |k: usize| u64::from_ne_bytes(std::array::from_fn(|i| volatile(&mine, k + i)));
-        let now = || u64::from_ne_bytes(std::array::from_fn(|i| volatile(&far, off + i)));
+        let word = |mem: &[u8], at| u64::from_ne_bytes(bytes(mem, at, 8).try_into().unwrap());
+        let (old, now) = (|at| word(&mine, at), || word(&far, off));
         a.send(atomic(IBV_WR_ATOMIC_FETCH_AND_ADD, 1, &mut [ma.sge(0, 8)], at, mb.rkey(), 5, 0));
         a.send(atomic(IBV_WR_ATOMIC_FETCH_AND_ADD, 2, &mut [ma.sge(8, 8)], at, mb.rkey(), 6, 0));
         a.send(atomic(IBV_WR_ATOMIC_CMP_AND_SWP, 3, &mut [ma.sge(16, 8)], at, mb.rkey(), 11, 99));
@@ -150,13 +144,6 @@ fn atomics_give_the_old_value() {
         free_cq(cb);
     }
     d.close();
-}
-
-#[expect(unsafe_code, reason = "memory that the device wrote")]
-fn volatile(v: &[u8], i: usize) -> u8 {
-    assert!(i < v.len());
-    // SAFETY: in bounds.
-    unsafe { v.as_ptr().add(i).read_volatile() }
 }
 
 #[test]
@@ -187,15 +174,9 @@ fn datagrams_with_header() {
         one(p.ca);
         assert!(poll(p.cb).is_none());
     }
-    destroy_ah(ah);
+    free_ah(ah);
     p.close();
     d.close();
-}
-
-#[expect(unsafe_code, reason = "a C call")]
-fn destroy_ah(ah: *mut ibv_ah) {
-    // SAFETY: made by the test.
-    assert_eq!(unsafe { ibv_destroy_ah(ah) }, 0);
 }
 
 #[test]
@@ -231,15 +212,9 @@ fn shared_receive_queue_serves_in_order() {
     for q in [a1, a2, b1, b2] {
         q.destroy();
     }
-    destroy_srq(srq);
+    free_srq(srq);
     m.dereg();
     free_cq(ca);
     free_cq(cb);
     d.close();
-}
-
-#[expect(unsafe_code, reason = "a C call")]
-fn destroy_srq(srq: *mut ibv_srq) {
-    // SAFETY: made by the test.
-    assert_eq!(unsafe { ibv_destroy_srq(srq) }, 0);
 }

@@ -6,11 +6,10 @@
 //! within their sizes.
 #![expect(unsafe_code, reason = "drives a device")]
 #![allow(clippy::borrow_as_ptr, clippy::unnecessary_cast, reason = "arguments of C functions")]
-#![allow(clippy::undocumented_unsafe_blocks, reason = "one argument for all: see the module")]
 
+use super::ring::{Ring, memory};
 use crate::common::*;
 use ibv_sys::*;
-use std::mem::zeroed;
 use std::sync::atomic::{Ordering, compiler_fence};
 
 /// What is wrong with the sequence.
@@ -51,18 +50,12 @@ struct Direct {
 
 impl Direct {
     fn of(q: &Qp) -> Self {
-        unsafe {
-            let mut dv: mlx5dv_qp = zeroed();
-            let mut o: mlx5dv_obj = zeroed();
-            o.qp.in_ = q.qp;
-            o.qp.out = &mut dv;
-            assert_eq!(mlx5dv_init_obj(&mut o, MLX5DV_OBJ_QP as _), 0);
-            Self { dv, qpn: q.num, index: 0, half: 0 }
-        }
+        Self { dv: memory(q), qpn: q.num, index: 0, half: 0 }
     }
 
     fn block(&self, index: u16) -> *mut u32 {
         let n = u32::from(index) % self.dv.sq.wqe_cnt;
+        // SAFETY: in the ring, which has `wqe_cnt` blocks of 64 bytes.
         unsafe { self.dv.sq.buf.cast::<u8>().add(n as usize * 64).cast() }
     }
 
@@ -70,11 +63,14 @@ impl Direct {
     fn write(&mut self, raddr: u64, rkey: u32, mutant: Mutant, other: *mut u8) {
         let at = self.block(self.index);
         let next = self.index.wrapping_add(1);
+        // SAFETY: a record has two words.
         let record = unsafe { self.dv.dbrec.add(1) };
         let named = if mutant == Mutant::StaleWqe { self.index.wrapping_sub(1) } else { self.index };
         let control = [u32::from(named) << 8 | 8, self.qpn << 8 | 2, 8, 0];
         let remote = [(raddr >> 32) as u32, raddr as u32, rkey, 0];
+        // SAFETY: callers stay below 16, the words of a block.
         let store = |i: usize, v: u32| unsafe { at.add(i).write_volatile(v.to_be()) };
+        // SAFETY: the send queue's word of the record.
         let set_record = || unsafe { record.write_volatile(u32::from(next).to_be()) };
         let fence = || compiler_fence(Ordering::SeqCst);
         if mutant == Mutant::WqeAfterRecord {
@@ -92,19 +88,21 @@ impl Direct {
             set_record();
         }
         fence();
+        // SAFETY: the block's first 8 bytes.
         let mut value = unsafe { at.cast::<u64>().read_volatile() };
         if mutant == Mutant::WrongIndex {
             value ^= u64::from(0x0100_u32.to_be());
         }
-        let mut to = unsafe { self.dv.bf.reg.cast::<u8>().add(self.half as usize) };
-        match mutant {
-            Mutant::WrongRegister => to = unsafe { other.add(self.half as usize) },
-            Mutant::NoRegister => to = unsafe { to.sub(0x400) },
-            Mutant::SameRegister => {
-                to = unsafe { self.dv.bf.reg.cast::<u8>().add((self.half ^ self.dv.bf.size) as usize) };
-            }
-            _ => {}
-        }
+        let own = self.dv.bf.reg.cast::<u8>();
+        let half = self.half as usize;
+        let to = match mutant {
+            Mutant::WrongRegister => other.wrapping_add(half),
+            Mutant::NoRegister => own.wrapping_add(half).wrapping_sub(0x400),
+            Mutant::SameRegister => own.wrapping_add(half ^ self.dv.bf.size as usize),
+            _ => own.wrapping_add(half),
+        };
+        // SAFETY: 64 bytes of the block, and as many of a register's page, on which all of these lie: the registers are at
+        // 0x800 and above.
         unsafe {
             if mutant == Mutant::HalfWidth {
                 to.cast::<u32>().write_volatile(value as u32);
@@ -229,24 +227,17 @@ fn completions_of_dead_pairs_stay_and_stale_requests_run() {
     let d = Dev::open(0);
     let p = Pair::new(&d, RC);
     // A CQ owned by direct verbs keeps the completions of a QP that is gone; its number comes back at once.
-    unsafe {
-        let mut dv: mlx5dv_cq = zeroed();
-        let mut o: mlx5dv_obj = zeroed();
-        o.cq.in_ = p.ca;
-        o.cq.out = &mut dv;
-        assert_eq!(mlx5dv_init_obj(&mut o, MLX5DV_OBJ_CQ as _), 0);
-        p.a.send(rdma(IBV_WR_RDMA_WRITE, 1, &mut [p.ma.sge(0, 8)], p.mb.addr, p.mb.rkey()));
-        hca.step();
-        let old = p.a.num;
-        let cqe = dv.buf.cast::<u8>();
-        let own = cqe.add(63).read_volatile();
-        assert_eq!(own >> 4, 0, "a requester's completion");
-        p.a.destroy();
-        assert_eq!(cqe.add(63).read_volatile(), own);
-        let again = d.qp(RC, p.ca, p.ca);
-        assert_eq!(again.num, old);
-        again.destroy();
-    }
+    let ring = Ring::of(p.ca);
+    p.a.send(rdma(IBV_WR_RDMA_WRITE, 1, &mut [p.ma.sge(0, 8)], p.mb.addr, p.mb.rkey()));
+    hca.step();
+    let old = p.a.num;
+    let entry = ring.get(0);
+    assert_eq!(entry[63] >> 4, 0, "a requester's completion");
+    p.a.destroy();
+    assert_eq!(ring.get(0), entry);
+    let again = d.qp(RC, p.ca, p.ca);
+    assert_eq!(again.num, old);
+    again.destroy();
     p.b.destroy();
     // A key comes back at once, too.
     let key = p.ma.rkey();

@@ -206,15 +206,9 @@ fn too_long_for_a_datagram() {
     p.a.send(w);
     hca.run_until_idle();
     assert_eq!(drain(p.ca), [(1, IBV_WC_LOC_LEN_ERR)]);
-    destroy_ah(ah);
+    free_ah(ah);
     p.close();
     d.close();
-}
-
-#[expect(unsafe_code, reason = "a C call")]
-fn destroy_ah(ah: *mut ibv_ah) {
-    // SAFETY: made by the test.
-    assert_eq!(unsafe { ibv_destroy_ah(ah) }, 0);
 }
 
 #[test]
@@ -396,7 +390,7 @@ fn communication_established_and_last_wqe() {
     assert_eq!(d.event(), -1);
     a.destroy();
     b.destroy();
-    destroy_srq(srq);
+    free_srq(srq);
     free_cq(ca);
     free_cq(cb);
     m.dereg();
@@ -415,12 +409,6 @@ fn query_srq(s: *mut ibv_srq) -> ibv_srq_attr {
     // SAFETY: made by the test.
     assert_eq!(unsafe { ibv_query_srq(s, &mut a) }, 0);
     a
-}
-
-#[expect(unsafe_code, reason = "C calls")]
-fn destroy_srq(s: *mut ibv_srq) {
-    // SAFETY: made by the test.
-    assert_eq!(unsafe { ibv_destroy_srq(s) }, 0);
 }
 
 #[test]

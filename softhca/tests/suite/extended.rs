@@ -5,12 +5,11 @@
 //! C calls with objects that the test made and holds.
 #![expect(unsafe_code, reason = "C calls")]
 #![allow(clippy::borrow_as_ptr, clippy::unnecessary_cast, reason = "arguments of C functions")]
-#![allow(clippy::undocumented_unsafe_blocks, reason = "one argument for all: see the module")]
 
+use crate::common::window::{Window, next_key};
 use crate::common::*;
 use ibv_sys::*;
 use softhca::Hca;
-use std::mem::zeroed;
 use std::ptr::null_mut;
 use std::time::Duration;
 
@@ -24,28 +23,33 @@ const FIELDS: u64 = (IBV_WC_EX_WITH_BYTE_LEN
     | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP) as u64;
 
 fn extended_cq(d: &Dev) -> *mut ibv_cq_ex {
-    unsafe {
-        let mut a: ibv_cq_init_attr_ex = zeroed();
-        (a.cqe, a.wc_flags) = (31, FIELDS);
-        let cq = ibv_create_cq_ex(d.ctx, &mut a);
-        assert!(!cq.is_null(), "errno {}", errno());
-        cq
-    }
+    let mut a = ibv_cq_init_attr_ex::default();
+    (a.cqe, a.wc_flags) = (31, FIELDS);
+    // SAFETY: the context is open, and the attributes are of this function.
+    let cq = unsafe { ibv_create_cq_ex(d.ctx, &mut a) };
+    assert!(!cq.is_null(), "errno {}", errno());
+    cq
+}
+
+fn qp_attributes(d: &Dev, kind: u32, cq: *mut ibv_cq_ex, ops: u64) -> ibv_qp_init_attr_ex {
+    let mut a = ibv_qp_init_attr_ex::default();
+    (a.qp_type, a.send_cq, a.recv_cq, a.pd) = (kind, cq.cast(), cq.cast(), d.pd);
+    a.cap = ibv_qp_cap {
+        max_send_wr: 32,
+        max_recv_wr: 32,
+        max_send_sge: 4,
+        max_recv_sge: 4,
+        max_inline_data: 64,
+    };
+    a.comp_mask = (IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) as u32;
+    a.send_ops_flags = ops;
+    a
 }
 
 fn extended_qp(d: &Dev, kind: u32, cq: *mut ibv_cq_ex, ops: u64) -> Qp {
+    let mut a = qp_attributes(d, kind, cq, ops);
+    // SAFETY: domain and queue are the test's, and the attributes of this function.
     unsafe {
-        let mut a: ibv_qp_init_attr_ex = zeroed();
-        (a.qp_type, a.send_cq, a.recv_cq, a.pd) = (kind, cq.cast(), cq.cast(), d.pd);
-        a.cap = ibv_qp_cap {
-            max_send_wr: 32,
-            max_recv_wr: 32,
-            max_send_sge: 4,
-            max_recv_sge: 4,
-            max_inline_data: 64,
-        };
-        a.comp_mask = (IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) as u32;
-        a.send_ops_flags = ops;
         let qp = ibv_create_qp_ex(d.ctx, &mut a);
         assert!(!qp.is_null(), "errno {}", errno());
         Qp { qp, num: (*qp).qp_num }
@@ -68,8 +72,10 @@ struct Said {
 
 fn poll_all(cq: *mut ibv_cq_ex) -> Vec<Said> {
     let mut v = Vec::new();
+    let mut a = ibv_poll_cq_attr::default();
+    // SAFETY: the queue is the test's, made with `FIELDS`: each reader that is called is there. They are called at a
+    // completion, between a start or a next that gave 0 and the end.
     unsafe {
-        let mut a: ibv_poll_cq_attr = zeroed();
         let mut rc = ibv_start_poll(cq, &mut a);
         let any = rc == 0;
         while rc == 0 {
@@ -115,6 +121,7 @@ impl<'a> Line<'a> {
     }
 
     fn post(&self, id: u64, build: impl Fn(*mut ibv_qp_ex)) -> (Vec<Said>, Vec<Said>) {
+        // SAFETY: the queue pair was made by `ibv_create_qp_ex`, for the requests that `build` makes.
         unsafe {
             let q = ibv_qp_to_qp_ex(self.a.qp);
             assert!(!q.is_null());
@@ -134,11 +141,6 @@ impl<'a> Line<'a> {
         free_cq(self.ca.cast());
         free_cq(self.cb.cast());
     }
-}
-
-fn bytes(v: &[u8], at: usize, len: usize) -> Vec<u8> {
-    assert!(at + len <= v.len());
-    (at..at + len).map(|i| unsafe { v.as_ptr().add(i).read_volatile() }).collect()
 }
 
 const ALL_OPS: u64 = (IBV_QP_EX_WITH_RDMA_WRITE
@@ -175,6 +177,8 @@ fn every_request_of_the_extended_interface() {
         }
         b
     };
+    // SAFETY: `run` has them called between the start and the completion of a request on a queue pair that was made with
+    // `ALL_OPS`. Lists are read, and inline data copied, before the call that has them returns.
     unsafe {
         let sge = |q, at: u64, len| ibv_wr_set_sge(q, lkey, to(at), len);
         l.b.recv(1, &mut [m.sge(4096, 1000)]);
@@ -255,23 +259,14 @@ fn every_request_of_the_extended_interface() {
         run(&swap, IBV_WC_COMP_SWAP, None);
         assert_eq!(bytes(&mem, (word - m.addr) as usize, 8), 3u64.to_ne_bytes());
         // A window: bound, invalidated here, bound again, invalidated by the peer.
-        let mw = ibv_alloc_mw(d.pd, IBV_MW_TYPE_2);
-        let part = ibv_mw_bind_info {
-            mr: m.mr,
-            addr: to(64),
-            length: 64,
-            mw_access_flags: IBV_ACCESS_REMOTE_WRITE as _,
-        };
-        let key = ibv_inc_rkey((*mw).rkey);
-        run(&|q| ibv_wr_bind_mw(q, mw, key, &part), IBV_WC_BIND_MW, None);
+        let mw = Window::new(&d, IBV_MW_TYPE_2);
+        let part = m.part(64, 64, IBV_ACCESS_REMOTE_WRITE);
+        let key = next_key(mw.rkey());
+        run(&|q| ibv_wr_bind_mw(q, mw.0, key, &part), IBV_WC_BIND_MW, None);
         run(&|q| ibv_wr_local_inv(q, key), IBV_WC_LOCAL_INV, None);
         // The receiver binds, and lets the sender invalidate.
-        let mut w = wr(IBV_WR_BIND_MW, 99, &mut []);
-        let key = ibv_inc_rkey(key);
-        w.u2.bind_mw.mw = mw;
-        w.u2.bind_mw.rkey = key;
-        w.u2.bind_mw.bind_info = part;
-        l.b.send(w);
+        let key = next_key(key);
+        l.b.send(mw.bind(99, key, part));
         hca.step();
         assert_eq!(poll_all(l.cb).len(), 1);
         l.b.recv(10, &mut [m.sge(4096, 100)]);
@@ -284,7 +279,7 @@ fn every_request_of_the_extended_interface() {
             Some((IBV_WC_RECV, 40)),
         );
         assert_eq!(b.unwrap().invalidated, Some(key));
-        assert_eq!(ibv_dealloc_mw(mw), 0);
+        mw.dealloc();
     }
     l.close();
     m.dereg();
@@ -292,11 +287,21 @@ fn every_request_of_the_extended_interface() {
     assert_eq!(hca.take_violations().1, [""; 0]);
 }
 
+/// A write of nothing, for `Line::post`.
+fn empty(q: *mut ibv_qp_ex) {
+    // SAFETY: a request is begun on a queue pair that was made for writes; no list of no elements is read.
+    unsafe {
+        ibv_wr_rdma_write(q, 1, 0);
+        ibv_wr_set_sge_list(q, 0, null_mut());
+    }
+}
+
 #[test]
 fn a_request_list_that_is_given_up_is_never_sent() {
     let (_g, hca) = start();
     let d = Dev::open(0);
     let l = Line::new(&hca, &d, RC, ALL_OPS);
+    // SAFETY: the queue pair was made by `ibv_create_qp_ex` for such requests; no list of no elements is read.
     unsafe {
         let q = ibv_qp_to_qp_ex(l.a.qp);
         ibv_wr_start(q);
@@ -308,23 +313,15 @@ fn a_request_list_that_is_given_up_is_never_sent() {
     }
     hca.run_until_idle();
     assert_eq!(poll_all(l.ca), []);
-    let (a, _) = l.post(2, |q| unsafe {
-        ibv_wr_rdma_write(q, 1, 0);
-        ibv_wr_set_sge_list(q, 0, null_mut());
-    });
+    let (a, _) = l.post(2, empty);
     assert_eq!(a.iter().map(|s| (s.id, s.status)).collect::<Vec<_>>(), [(2, 0)]);
     // Operations that weren't asked for have no function; those that don't exist make no queue pair.
     let cq = extended_cq(&d);
     let few = extended_qp(&d, RC, cq, IBV_QP_EX_WITH_SEND as _);
-    unsafe {
-        let mut a: ibv_qp_init_attr_ex = zeroed();
-        (a.qp_type, a.send_cq, a.recv_cq, a.pd) = (UD, cq.cast(), cq.cast(), d.pd);
-        a.cap.max_send_wr = 1;
-        a.comp_mask = (IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) as u32;
-        a.send_ops_flags = IBV_QP_EX_WITH_RDMA_READ as _;
-        assert!(ibv_create_qp_ex(d.ctx, &mut a).is_null());
-        assert_eq!(errno(), libc::EOPNOTSUPP);
-    }
+    let mut a = qp_attributes(&d, UD, cq, IBV_QP_EX_WITH_RDMA_READ as _);
+    // SAFETY: domain and queue are there, and the attributes of this function.
+    assert!(unsafe { ibv_create_qp_ex(d.ctx, &mut a) }.is_null());
+    assert_eq!(errno(), libc::EOPNOTSUPP);
     few.destroy();
     free_cq(cq.cast());
     l.close();
@@ -342,18 +339,21 @@ fn datagrams_name_their_sender() {
     let m = d.mr(&mut mem, ALL);
     for imm in [None, Some(8)] {
         l.b.recv(1, &mut [m.sge(512, 512)]);
-        let (a, b) = l.post(3, |q| unsafe {
-            match imm {
-                None => ibv_wr_send(q),
-                Some(v) => ibv_wr_send_imm(q, u32::to_be(v)),
+        let (a, b) = l.post(3, |q| {
+            // SAFETY: a request is begun on a queue pair that was made for sends; the address is there.
+            unsafe {
+                match imm {
+                    None => ibv_wr_send(q),
+                    Some(v) => ibv_wr_send_imm(q, u32::to_be(v)),
+                }
+                ibv_wr_set_ud_addr(q, ah, l.b.num, QKEY);
+                ibv_wr_set_sge(q, m.sge(0, 0).lkey, m.addr, 100);
             }
-            ibv_wr_set_ud_addr(q, ah, l.b.num, QKEY);
-            ibv_wr_set_sge(q, m.sge(0, 0).lkey, m.addr, 100);
         });
         assert_eq!((a.len(), a[0].status), (1, 0));
         assert_eq!((b[0].len, b[0].imm, b[0].source), (140, imm, (l.a.num, u32::from(d.port.lid))));
     }
-    assert_eq!(unsafe { ibv_destroy_ah(ah) }, 0);
+    free_ah(ah);
     l.close();
     m.dereg();
     d.close();
@@ -366,28 +366,24 @@ fn clocks_agree() {
     let d = Dev::open(0);
     let l = Line::new(&hca, &d, RC, ALL_OPS);
     hca.advance(Duration::from_secs(5));
-    let empty = |q| unsafe {
-        ibv_wr_rdma_write(q, 1, 0);
-        ibv_wr_set_sge_list(q, 0, null_mut());
-    };
     let (a, _) = l.post(1, empty);
     assert_eq!(u128::from(a[0].time), hca.now().as_nanos());
+    // SAFETY: the context is open, and is asked for what these structs have room for.
     unsafe {
-        let mut info: mlx5dv_clock_info = zeroed();
+        let mut info = mlx5dv_clock_info::default();
         assert_eq!(mlx5dv_get_clock_info(d.ctx, &mut info), 0);
         assert_eq!(u128::from(mlx5dv_ts_to_ns(&mut info, a[0].time)), hca.now().as_nanos());
-        let mut v: ibv_values_ex = zeroed();
+        let mut v = ibv_values_ex::default();
         v.comp_mask = IBV_VALUES_MASK_RAW_CLOCK;
         hca.advance(Duration::from_micros(7));
         hca.step();
         assert_eq!(ibv_query_rt_values_ex(d.ctx, &mut v), 0);
         let raw = v.raw_clock.tv_sec as u64 * 1_000_000_000 + v.raw_clock.tv_nsec as u64;
         assert_eq!(raw, a[0].time + 7000);
-        let mut x: ibv_device_attr_ex = zeroed();
-        assert_eq!(ibv_query_device_ex(d.ctx, null_mut(), &mut x), 0);
-        // In kHz.
-        assert_eq!((x.hca_core_clock, x.completion_timestamp_mask), (1_000_000, u64::MAX >> 1));
     }
+    // In kHz.
+    let x = d.attributes();
+    assert_eq!((x.hca_core_clock, x.completion_timestamp_mask), (1_000_000, u64::MAX >> 1));
     l.close();
     d.close();
 }
@@ -397,17 +393,15 @@ fn moderation_is_accepted_within_its_limits() {
     let (_g, _hca) = start();
     let d = Dev::open(0);
     let cq = d.cq(15);
-    unsafe {
-        let mut x: ibv_device_attr_ex = zeroed();
-        assert_eq!(ibv_query_device_ex(d.ctx, null_mut(), &mut x), 0);
-        let most = (x.cq_mod_caps.max_cq_count, x.cq_mod_caps.max_cq_period);
-        assert_eq!(most, (65535, 4095));
-        for (count, period, rc) in [(16, 10, 0), (65535, 4095, 0), (0, 0, 0), (1, 4096, libc::EINVAL)] {
-            let mut a: ibv_modify_cq_attr = zeroed();
-            a.attr_mask = IBV_CQ_ATTR_MODERATE as _;
-            a.moderate = ibv_moderate_cq { cq_count: count, cq_period: period };
-            assert_eq!(ibv_modify_cq(cq, &mut a), rc, "{count} {period}");
-        }
+    let x = d.attributes();
+    let most = (x.cq_mod_caps.max_cq_count, x.cq_mod_caps.max_cq_period);
+    assert_eq!(most, (65535, 4095));
+    for (count, period, rc) in [(16, 10, 0), (65535, 4095, 0), (0, 0, 0), (1, 4096, libc::EINVAL)] {
+        let mut a = ibv_modify_cq_attr::default();
+        a.attr_mask = IBV_CQ_ATTR_MODERATE as _;
+        a.moderate = ibv_moderate_cq { cq_count: count, cq_period: period };
+        // SAFETY: the queue is there, and the attributes are of this function.
+        assert_eq!(unsafe { ibv_modify_cq(cq, &mut a) }, rc, "{count} {period}");
     }
     free_cq(cq);
     d.close();

@@ -5,13 +5,11 @@
 //! C calls with objects that the test made and holds.
 #![expect(unsafe_code, reason = "C calls")]
 #![allow(clippy::borrow_as_ptr, clippy::unnecessary_cast, reason = "arguments of C functions")]
-#![allow(clippy::undocumented_unsafe_blocks, reason = "one argument for all: see the module")]
 
 use super::ring::Ring;
 use crate::common::*;
 use ibv_sys::*;
 use softhca::{Hca, Syndrome};
-use std::mem::zeroed;
 use std::ptr::null_mut;
 use std::time::Duration;
 
@@ -136,22 +134,17 @@ fn a_dead_link_is_told_and_loses_everything() {
     let (_g, hca) = start();
     let d = Dev::open(0);
     let p = Pair::new(&d, RC);
-    let state = || unsafe {
-        let mut a = zeroed();
-        assert_eq!(ibv_query_port(d.ctx, 1, &mut a), 0);
-        a.state
-    };
     hca.set_link(0, false);
     hca.set_link(0, false);
     assert_eq!((d.event(), d.event()), (IBV_EVENT_PORT_ERR as i32, -1));
-    assert_eq!(state(), IBV_PORT_DOWN);
+    assert_eq!(d.port_state(), IBV_PORT_DOWN);
     p.a.send(rdma(IBV_WR_RDMA_WRITE, 1, &mut [], p.mb.addr, p.mb.rkey()));
     hca.step();
     assert!(poll(p.ca).is_none());
     // It comes back in time.
     hca.set_link(0, true);
     assert_eq!((d.event(), d.event()), (IBV_EVENT_PORT_ACTIVE as i32, -1));
-    assert_eq!(state(), IBV_PORT_ACTIVE);
+    assert_eq!(d.port_state(), IBV_PORT_ACTIVE);
     hca.run_until_idle();
     assert_eq!(drain(p.ca), [(1, 0)]);
     // It doesn't.
@@ -260,6 +253,8 @@ fn an_overrun_that_is_asked_for() {
 fn each_verb_can_fail() {
     let (_g, hca) = start();
     let nothing = hca.objects();
+    // SAFETY: the context is open to the end, and only what was made, as was looked at, is used or given back: once, or
+    // once more if that failed.
     let session = |n: u64| unsafe {
         let d = Dev::open(0);
         let mut mem = vec![0u8; 64];
@@ -274,21 +269,21 @@ fn each_verb_can_fail() {
         told(!mr.is_null());
         let mw = ibv_alloc_mw(d.pd, IBV_MW_TYPE_2);
         told(!mw.is_null());
-        let mut a: ibv_srq_init_attr = zeroed();
+        let mut a = ibv_srq_init_attr::default();
         (a.attr.max_wr, a.attr.max_sge) = (4, 1);
         let srq = ibv_create_srq(d.pd, &mut a);
         told(!srq.is_null());
-        let mut a: ibv_qp_init_attr = zeroed();
+        let mut a = ibv_qp_init_attr::default();
         (a.qp_type, a.send_cq, a.recv_cq, a.cap.max_send_wr, a.cap.max_send_sge) = (RC, cq, cq, 4, 1);
         let qp = if cq.is_null() { null_mut() } else { ibv_create_qp(d.pd, &mut a) };
         told(!qp.is_null() || cq.is_null());
         if !qp.is_null() {
             let q = Qp { qp, num: (*qp).qp_num };
-            let mut a: ibv_qp_attr = zeroed();
+            let mut a = ibv_qp_attr::default();
             (a.qp_state, a.port_num) = (IBV_QPS_INIT, 1);
             let mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
             told(q.modify(&mut a, mask) == 0);
-            let mut i = zeroed();
+            let mut i = ibv_qp_init_attr::default();
             told(ibv_query_qp(qp, &mut a, IBV_QP_STATE as _, &mut i) == 0);
         }
         let mut twice = |f: &dyn Fn() -> i32| {
@@ -324,6 +319,7 @@ fn each_verb_can_fail() {
         let (d, failed) = session(n);
         if failed == 0 {
             // The next call, which is another one's, fails in its stead.
+            // SAFETY: it is there, and stays since this fails.
             assert_eq!(unsafe { ibv_dealloc_pd(d.pd) }, libc::ENOMEM);
             d.close();
             break;

@@ -5,11 +5,9 @@
 //! C calls with objects that the test made and holds, and attributes that are zero where they don't matter.
 #![expect(unsafe_code, reason = "C calls")]
 #![allow(clippy::borrow_as_ptr, clippy::unnecessary_cast, reason = "arguments of C functions")]
-#![allow(clippy::undocumented_unsafe_blocks, reason = "one argument for all: see the module")]
 
 use crate::common::*;
 use ibv_sys::*;
-use std::mem::zeroed;
 use std::ptr::null_mut;
 
 /// The errno of a call that gives a pointer; 0 if it gave one.
@@ -22,7 +20,7 @@ fn cap() -> ibv_qp_cap {
 }
 
 fn qp_attributes(d: &Dev, cq: *mut ibv_cq, kind: u32) -> ibv_qp_init_attr_ex {
-    let mut a: ibv_qp_init_attr_ex = unsafe { zeroed() };
+    let mut a = ibv_qp_init_attr_ex::default();
     (a.qp_type, a.send_cq, a.recv_cq, a.cap) = (kind, cq, cq, cap());
     (a.comp_mask, a.pd) = (IBV_QP_INIT_ATTR_PD as _, d.pd);
     a
@@ -47,24 +45,28 @@ fn queue_pairs_of_other_kinds() {
     let d = Dev::open(0);
     let cq = d.cq(15);
     let before = hca.objects();
-    let create = |change: &dyn Fn(&mut ibv_qp_init_attr_ex)| unsafe {
+    let create = |change: &dyn Fn(&mut ibv_qp_init_attr_ex)| {
         let mut a = qp_attributes(&d, cq, RC);
         change(&mut a);
-        made(ibv_create_qp_ex(d.ctx, &mut a))
+        // SAFETY: domain and queue are there, and the attributes of this function.
+        unsafe { made(ibv_create_qp_ex(d.ctx, &mut a)) }
     };
-    let dc = |kind: u32| unsafe {
-        let mut a = qp_attributes(&d, cq, IBV_QPT_DRIVER);
-        let mut m: mlx5dv_qp_init_attr = zeroed();
+    let driver = |kind: u32, mut m: mlx5dv_qp_init_attr| {
+        let mut a = qp_attributes(&d, cq, kind);
+        // SAFETY: as above.
+        unsafe { made(mlx5dv_create_qp(d.ctx, &mut a, &mut m)) }
+    };
+    let dc = |kind: u32| {
+        let mut m = mlx5dv_qp_init_attr::default();
         m.comp_mask = MLX5DV_QP_INIT_ATTR_MASK_DC as _;
         m.dc_init_attr.dc_type = kind;
-        made(mlx5dv_create_qp(d.ctx, &mut a, &mut m))
+        driver(IBV_QPT_DRIVER, m)
     };
-    let driver_flags = |flags: u32| unsafe {
-        let mut a = qp_attributes(&d, cq, RC);
-        let mut m: mlx5dv_qp_init_attr = zeroed();
+    let driver_flags = |flags: u32| {
+        let mut m = mlx5dv_qp_init_attr::default();
         m.comp_mask = MLX5DV_QP_INIT_ATTR_MASK_QP_CREATE_FLAGS as _;
         m.create_flags = flags;
-        made(mlx5dv_create_qp(d.ctx, &mut a, &mut m))
+        driver(RC, m)
     };
     check(&[
         ("raw packet", NOT, Box::new(|| create(&|a| a.qp_type = IBV_QPT_RAW_PACKET))),
@@ -107,8 +109,9 @@ fn changes_of_a_queue_pair() {
     a.alt_ah_attr = a.ah_attr;
     (a.alt_port_num, a.alt_timeout) = (1, 14);
     assert_eq!(p.a.modify(&mut a, IBV_QP_ALT_PATH), NOT, "an alternate path");
-    let mut r: ibv_qp_rate_limit_attr = unsafe { zeroed() };
+    let mut r = ibv_qp_rate_limit_attr::default();
     r.rate_limit = 1000;
+    // SAFETY: the queue pair is there, and the attributes of this function.
     assert_eq!(unsafe { ibv_modify_qp_rate_limit(p.a.qp, &mut r) }, BAD, "packet pacing");
     p.close();
     d.close();
@@ -121,46 +124,50 @@ fn memory_of_other_kinds() {
     let before = hca.objects();
     let mut mem = vec![0u8; 8192];
     let at = mem.as_mut_ptr();
-    check(&[
-        ("dmabuf", NOT, Box::new(|| unsafe { made(ibv_reg_dmabuf_mr(d.pd, 0, 4096, 0, 0, 1)) })),
-        (
-            "on-demand paging",
-            NOT,
-            Box::new(|| unsafe { made(ibv_reg_mr(d.pd, at.cast(), 100, IBV_ACCESS_ON_DEMAND as _)) }),
-        ),
-        (
-            "implicit on-demand paging",
-            NOT,
-            Box::new(|| unsafe { made(ibv_reg_mr(d.pd, null_mut(), usize::MAX, IBV_ACCESS_ON_DEMAND as _)) }),
-        ),
-        (
-            "advice",
-            NOT,
-            Box::new(|| unsafe {
-                let mut s: ibv_sge = zeroed();
-                ibv_advise_mr(d.pd, IBV_ADVISE_MR_ADVICE_PREFETCH, 0, &mut s, 1)
-            }),
-        ),
-        (
-            "device memory",
-            BAD,
-            Box::new(|| unsafe {
-                let mut a: ibv_alloc_dm_attr = zeroed();
-                a.length = 64;
-                made(ibv_alloc_dm(d.ctx, &mut a))
-            }),
-        ),
-        (
-            "driver's memory keys",
-            NOT,
-            Box::new(|| unsafe {
-                let mut a: mlx5dv_mkey_init_attr = zeroed();
-                (a.pd, a.max_entries) = (d.pd, 4);
-                a.create_flags = MLX5DV_MKEY_INIT_ATTR_FLAGS_INDIRECT as _;
-                made(mlx5dv_create_mkey(&mut a))
-            }),
-        ),
-    ]);
+    // SAFETY: the domain and the context are there; all else is of the closures, as long as it says, and only looked at:
+    // each call is refused. `mem` is not used otherwise.
+    unsafe {
+        check(&[
+            ("dmabuf", NOT, Box::new(|| made(ibv_reg_dmabuf_mr(d.pd, 0, 4096, 0, 0, 1)))),
+            (
+                "on-demand paging",
+                NOT,
+                Box::new(|| made(ibv_reg_mr(d.pd, at.cast(), 100, IBV_ACCESS_ON_DEMAND as _))),
+            ),
+            (
+                "implicit on-demand paging",
+                NOT,
+                Box::new(|| made(ibv_reg_mr(d.pd, null_mut(), usize::MAX, IBV_ACCESS_ON_DEMAND as _))),
+            ),
+            (
+                "advice",
+                NOT,
+                Box::new(|| {
+                    let mut s = ibv_sge::default();
+                    ibv_advise_mr(d.pd, IBV_ADVISE_MR_ADVICE_PREFETCH, 0, &mut s, 1)
+                }),
+            ),
+            (
+                "device memory",
+                BAD,
+                Box::new(|| {
+                    let mut a = ibv_alloc_dm_attr::default();
+                    a.length = 64;
+                    made(ibv_alloc_dm(d.ctx, &mut a))
+                }),
+            ),
+            (
+                "driver's memory keys",
+                NOT,
+                Box::new(|| {
+                    let mut a = mlx5dv_mkey_init_attr::default();
+                    (a.pd, a.max_entries) = (d.pd, 4);
+                    a.create_flags = MLX5DV_MKEY_INIT_ATTR_FLAGS_INDIRECT as _;
+                    made(mlx5dv_create_mkey(&mut a))
+                }),
+            ),
+        ]);
+    }
     assert_eq!(hca.objects(), before);
     d.close();
 }
@@ -173,95 +180,100 @@ fn flows_work_queues_and_raw_commands() {
     let q = d.qp(UD, cq, cq);
     q.init(0);
     let before = hca.objects();
-    check(&[
-        (
-            "flow steering",
-            NOT,
-            Box::new(|| unsafe {
-                let mut a: ibv_flow_attr = zeroed();
-                (a.type_, a.size, a.port) = (IBV_FLOW_ATTR_NORMAL, size_of::<ibv_flow_attr>() as u16, 1);
-                made(ibv_create_flow(q.qp, &mut a))
-            }),
-        ),
-        (
-            "counters",
-            NOT,
-            Box::new(|| unsafe {
-                let mut a: ibv_counters_init_attr = zeroed();
-                made(ibv_create_counters(d.ctx, &mut a))
-            }),
-        ),
-        (
-            "work queue",
-            NOT,
-            Box::new(|| unsafe {
-                let mut a: ibv_wq_init_attr = zeroed();
-                (a.wq_type, a.max_wr, a.max_sge, a.pd, a.cq) = (IBV_WQT_RQ, 4, 1, d.pd, cq);
-                made(ibv_create_wq(d.ctx, &mut a))
-            }),
-        ),
-        (
-            "RSS table",
-            NOT,
-            Box::new(|| unsafe {
-                let mut wq: ibv_wq = zeroed();
-                let mut list = [&raw mut wq];
-                let mut a: ibv_rwq_ind_table_init_attr = zeroed();
-                a.ind_tbl = list.as_mut_ptr();
-                made(ibv_create_rwq_ind_table(d.ctx, &mut a))
-            }),
-        ),
-        (
-            "tag matching",
-            BAD,
-            Box::new(|| unsafe {
-                let mut a: ibv_srq_init_attr_ex = zeroed();
-                (a.attr.max_wr, a.attr.max_sge) = (4, 1);
-                a.comp_mask = (IBV_SRQ_INIT_ATTR_TYPE
-                    | IBV_SRQ_INIT_ATTR_PD
-                    | IBV_SRQ_INIT_ATTR_CQ
-                    | IBV_SRQ_INIT_ATTR_TM) as _;
-                (a.srq_type, a.pd, a.cq) = (IBV_SRQT_TM, d.pd, cq);
-                (a.tm_cap.max_num_tags, a.tm_cap.max_ops) = (4, 4);
-                made(ibv_create_srq_ex(d.ctx, &mut a))
-            }),
-        ),
-        (
-            "DEVX object",
-            NOT,
-            Box::new(|| unsafe {
-                let (mut input, mut output) = ([0u8; 64], [0u8; 64]);
-                made(mlx5dv_devx_obj_create(
-                    d.ctx,
-                    input.as_mut_ptr().cast(),
-                    64,
-                    output.as_mut_ptr().cast(),
-                    64,
-                ))
-            }),
-        ),
-        (
-            "DEVX memory",
-            NOT,
-            Box::new(|| unsafe {
-                let mut page = vec![0u8; 4096];
-                made(mlx5dv_devx_umem_reg(d.ctx, page.as_mut_ptr().cast(), 4096, 1))
-            }),
-        ),
-        (
-            "DEVX context",
-            NOT,
-            Box::new(|| unsafe {
-                let mut n = 0;
-                let list = ibv_get_device_list(&mut n);
-                let mut a: mlx5dv_context_attr = zeroed();
-                a.flags = MLX5DV_CONTEXT_FLAGS_DEVX as _;
-                let rc = made(mlx5dv_open_device(*list, &mut a));
-                ibv_free_device_list(list);
-                rc
-            }),
-        ),
-    ]);
+    // SAFETY: context, domain, queue and queue pair are there; all else is of the closures, as long as it says, and
+    // only looked at: each call is refused. The table's work queue is zeros but for its address, and is refused before it is
+    // used.
+    unsafe {
+        check(&[
+            (
+                "flow steering",
+                NOT,
+                Box::new(|| {
+                    let mut a = ibv_flow_attr::default();
+                    (a.type_, a.size, a.port) = (IBV_FLOW_ATTR_NORMAL, size_of::<ibv_flow_attr>() as u16, 1);
+                    made(ibv_create_flow(q.qp, &mut a))
+                }),
+            ),
+            (
+                "counters",
+                NOT,
+                Box::new(|| {
+                    let mut a = ibv_counters_init_attr::default();
+                    made(ibv_create_counters(d.ctx, &mut a))
+                }),
+            ),
+            (
+                "work queue",
+                NOT,
+                Box::new(|| {
+                    let mut a = ibv_wq_init_attr::default();
+                    (a.wq_type, a.max_wr, a.max_sge, a.pd, a.cq) = (IBV_WQT_RQ, 4, 1, d.pd, cq);
+                    made(ibv_create_wq(d.ctx, &mut a))
+                }),
+            ),
+            (
+                "RSS table",
+                NOT,
+                Box::new(|| {
+                    let mut wq = ibv_wq::default();
+                    let mut list = [&raw mut wq];
+                    let mut a = ibv_rwq_ind_table_init_attr::default();
+                    a.ind_tbl = list.as_mut_ptr();
+                    made(ibv_create_rwq_ind_table(d.ctx, &mut a))
+                }),
+            ),
+            (
+                "tag matching",
+                BAD,
+                Box::new(|| {
+                    let mut a = ibv_srq_init_attr_ex::default();
+                    (a.attr.max_wr, a.attr.max_sge) = (4, 1);
+                    a.comp_mask = (IBV_SRQ_INIT_ATTR_TYPE
+                        | IBV_SRQ_INIT_ATTR_PD
+                        | IBV_SRQ_INIT_ATTR_CQ
+                        | IBV_SRQ_INIT_ATTR_TM) as _;
+                    (a.srq_type, a.pd, a.cq) = (IBV_SRQT_TM, d.pd, cq);
+                    (a.tm_cap.max_num_tags, a.tm_cap.max_ops) = (4, 4);
+                    made(ibv_create_srq_ex(d.ctx, &mut a))
+                }),
+            ),
+            (
+                "DEVX object",
+                NOT,
+                Box::new(|| {
+                    let (mut input, mut output) = ([0u8; 64], [0u8; 64]);
+                    made(mlx5dv_devx_obj_create(
+                        d.ctx,
+                        input.as_mut_ptr().cast(),
+                        64,
+                        output.as_mut_ptr().cast(),
+                        64,
+                    ))
+                }),
+            ),
+            (
+                "DEVX memory",
+                NOT,
+                Box::new(|| {
+                    let mut page = vec![0u8; 4096];
+                    made(mlx5dv_devx_umem_reg(d.ctx, page.as_mut_ptr().cast(), 4096, 1))
+                }),
+            ),
+            (
+                "DEVX context",
+                NOT,
+                Box::new(|| {
+                    let mut n = 0;
+                    let list = ibv_get_device_list(&mut n);
+                    let mut a = mlx5dv_context_attr::default();
+                    a.flags = MLX5DV_CONTEXT_FLAGS_DEVX as _;
+                    let rc = made(mlx5dv_open_device(*list, &mut a));
+                    ibv_free_device_list(list);
+                    rc
+                }),
+            ),
+        ]);
+    }
     assert_eq!(hca.objects(), before);
     q.destroy();
     free_cq(cq);
@@ -273,8 +285,7 @@ fn flows_work_queues_and_raw_commands() {
 fn queries_offer_nothing_of_it() {
     let (_g, _hca) = start();
     let d = Dev::open(0);
-    let mut a: ibv_device_attr_ex = unsafe { zeroed() };
-    assert_eq!(unsafe { ibv_query_device_ex(d.ctx, null_mut(), &mut a) }, 0);
+    let a = d.attributes();
     assert_eq!(a.odp_caps.general_caps, 0);
     assert_eq!(a.tso_caps.max_tso, 0);
     assert_eq!(a.rss_caps.supported_qpts, 0);

@@ -1,15 +1,14 @@
-//! The ring of a completion queue, for tests that look at the entries themselves.
+//! What direct verbs tell and make: the memory of queue pairs, and the rings of completion queues, for tests that look
+//! at the entries themselves.
 //!
 //! # Safety
 //!
-//! The ring's address and size come from `mlx5dv_init_obj`; only entries that the device gave away are written.
+//! C calls with objects that the test made and holds. A ring's address and size come from `mlx5dv_init_obj`.
 #![expect(unsafe_code, reason = "reads and writes a completion queue's ring")]
 #![allow(clippy::borrow_as_ptr, clippy::unnecessary_cast, reason = "arguments of C functions")]
-#![allow(clippy::undocumented_unsafe_blocks, reason = "one argument for all: see the module")]
 
 use crate::common::*;
 use ibv_sys::*;
-use std::mem::zeroed;
 
 const COMPRESSED: u8 = 3;
 
@@ -21,19 +20,38 @@ pub(crate) fn create(
     format: Option<u8>,
     ch: *mut ibv_comp_channel,
 ) -> *mut ibv_cq {
-    unsafe {
-        let mut a: ibv_cq_init_attr_ex = zeroed();
-        a.cqe = n;
-        a.channel = ch;
-        let mut m: mlx5dv_cq_init_attr = zeroed();
-        m.comp_mask = MLX5DV_CQ_INIT_ATTR_MASK_CQE_SIZE as _;
-        m.cqe_size = size;
-        if let Some(format) = format {
-            m.comp_mask |= MLX5DV_CQ_INIT_ATTR_MASK_COMPRESSED_CQE as u64;
-            m.cqe_comp_res_format = format;
-        }
-        mlx5dv_create_cq(d.ctx, &mut a, &mut m).cast()
+    let mut a = ibv_cq_init_attr_ex::default();
+    a.cqe = n;
+    a.channel = ch;
+    let mut m = mlx5dv_cq_init_attr::default();
+    m.comp_mask = MLX5DV_CQ_INIT_ATTR_MASK_CQE_SIZE as _;
+    m.cqe_size = size;
+    if let Some(format) = format {
+        m.comp_mask |= MLX5DV_CQ_INIT_ATTR_MASK_COMPRESSED_CQE as u64;
+        m.cqe_comp_res_format = format;
     }
+    // SAFETY: objects that the test holds (see the module), and attributes of this function.
+    unsafe { mlx5dv_create_cq(d.ctx, &mut a, &mut m).cast() }
+}
+
+/// What `mlx5dv_query_device` says to a question for `mask`.
+pub(crate) fn capabilities(d: &Dev, mask: u64) -> mlx5dv_context {
+    let mut c = mlx5dv_context::default();
+    c.comp_mask = mask;
+    // SAFETY: objects that the test holds (see the module).
+    assert_eq!(unsafe { mlx5dv_query_device(d.ctx, &mut c) }, 0);
+    c
+}
+
+/// Rings, record and register of a queue pair.
+pub(crate) fn memory(q: &Qp) -> mlx5dv_qp {
+    let mut dv = mlx5dv_qp::default();
+    let mut o = mlx5dv_obj::default();
+    o.qp.in_ = q.qp;
+    o.qp.out = &mut dv;
+    // SAFETY: a queue pair that the test holds (see the module), and room for what is said of it.
+    assert_eq!(unsafe { mlx5dv_init_obj(&mut o, MLX5DV_OBJ_QP as _) }, 0);
+    dv
 }
 
 /// A queue's ring, as far as it was looked at.
@@ -44,14 +62,13 @@ pub(crate) struct Ring {
 
 impl Ring {
     pub(crate) fn of(cq: *mut ibv_cq) -> Self {
-        unsafe {
-            let mut dv: mlx5dv_cq = zeroed();
-            let mut o: mlx5dv_obj = zeroed();
-            o.cq.in_ = cq;
-            o.cq.out = &mut dv;
-            assert_eq!(mlx5dv_init_obj(&mut o, MLX5DV_OBJ_CQ as _), 0);
-            Self { dv, seen: 0 }
-        }
+        let mut dv = mlx5dv_cq::default();
+        let mut o = mlx5dv_obj::default();
+        o.cq.in_ = cq;
+        o.cq.out = &mut dv;
+        // SAFETY: a queue that the test holds (see the module), and room for what is said of it.
+        assert_eq!(unsafe { mlx5dv_init_obj(&mut o, MLX5DV_OBJ_CQ as _) }, 0);
+        Self { dv, seen: 0 }
     }
 
     /// The queue's number.
@@ -64,12 +81,16 @@ impl Ring {
         self.dv.buf.cast()
     }
 
+    /// The second half of an entry of 128 bytes, or a whole one of 64.
     fn entry(&self, i: u32) -> *mut u8 {
         let at = (i & (self.dv.cqe_cnt - 1)) * self.dv.cqe_size + (self.dv.cqe_size - 64);
+        // SAFETY: in the ring, of `cqe_cnt` entries, a power of two, of `cqe_size` bytes.
         unsafe { self.dv.buf.cast::<u8>().add(at as usize) }
     }
 
-    fn get(&self, i: u32) -> [u8; 64] {
+    /// Its 64 bytes.
+    pub(crate) fn get(&self, i: u32) -> [u8; 64] {
+        // SAFETY: in the entry, which is mapped as long as the queue is there.
         std::array::from_fn(|k| unsafe { self.entry(i).add(k).read_volatile() })
     }
 
@@ -85,6 +106,7 @@ impl Ring {
     /// The first half of an entry of 128 bytes.
     pub(crate) fn extra(&self, i: u32) -> [u8; 64] {
         assert_eq!(self.dv.cqe_size, 128);
+        // SAFETY: the 64 bytes before the second half of an entry of 128.
         std::array::from_fn(|k| unsafe { self.entry(i).sub(64 - k).read_volatile() })
     }
 
@@ -120,6 +142,8 @@ impl Ring {
                     }
                     cqe[63] = title[63] & 0xf2 | self.owner(self.seen + k);
                     for (b, v) in cqe.iter().enumerate() {
+                        // SAFETY: in the entry; the device gave it away when it wrote the title, and takes it back when
+                        // the test has polled it.
                         unsafe { self.entry(self.seen + k).add(b).write_volatile(*v) };
                     }
                 }

@@ -2,42 +2,31 @@
 //!
 //! # Safety
 //!
-//! C calls with objects that the test made and holds; `volatile` stays in bounds.
+//! C calls with objects that the test made and holds.
 #![expect(unsafe_code, reason = "C calls")]
 #![allow(clippy::borrow_as_ptr, clippy::unnecessary_cast, reason = "arguments of C functions")]
-#![allow(clippy::undocumented_unsafe_blocks, reason = "one argument for all: see the module")]
 
 use super::ring::{Ring, create};
 use crate::common::*;
 use ibv_sys::*;
-use std::mem::zeroed;
 use std::ptr::null_mut;
-
-fn bytes(v: &[u8], at: usize, len: usize) -> Vec<u8> {
-    assert!(at + len <= v.len());
-    (at..at + len).map(|i| unsafe { v.as_ptr().add(i).read_volatile() }).collect()
-}
 
 /// A QP with a scatter policy of its own (0: as usual).
 fn qp(d: &Dev, cq: *mut ibv_cq, sig_all: i32, create_flags: u32) -> Qp {
+    let mut a = ibv_qp_init_attr_ex::default();
+    a.qp_type = RC;
+    a.send_cq = cq;
+    a.recv_cq = cq;
+    a.sq_sig_all = sig_all;
+    a.cap =
+        ibv_qp_cap { max_send_wr: 16, max_recv_wr: 16, max_send_sge: 2, max_recv_sge: 2, max_inline_data: 0 };
+    a.comp_mask = IBV_QP_INIT_ATTR_PD as _;
+    a.pd = d.pd;
+    let mut m = mlx5dv_qp_init_attr::default();
+    m.comp_mask = MLX5DV_QP_INIT_ATTR_MASK_QP_CREATE_FLAGS as _;
+    m.create_flags = create_flags;
+    // SAFETY: domain and queue are the test's, and the attributes of this function.
     unsafe {
-        let mut a: ibv_qp_init_attr_ex = zeroed();
-        a.qp_type = RC;
-        a.send_cq = cq;
-        a.recv_cq = cq;
-        a.sq_sig_all = sig_all;
-        a.cap = ibv_qp_cap {
-            max_send_wr: 16,
-            max_recv_wr: 16,
-            max_send_sge: 2,
-            max_recv_sge: 2,
-            max_inline_data: 0,
-        };
-        a.comp_mask = IBV_QP_INIT_ATTR_PD as _;
-        a.pd = d.pd;
-        let mut m: mlx5dv_qp_init_attr = zeroed();
-        m.comp_mask = MLX5DV_QP_INIT_ATTR_MASK_QP_CREATE_FLAGS as _;
-        m.create_flags = create_flags;
         let qp = mlx5dv_create_qp(d.ctx, &mut a, &mut m);
         assert!(!qp.is_null(), "errno {}", errno());
         Qp { qp, num: (*qp).qp_num }
@@ -80,7 +69,7 @@ fn received_data_of_32_or_64_bytes_comes_in_the_entry() {
             x.destroy();
             y.destroy();
             if shared {
-                assert_eq!(unsafe { ibv_destroy_srq(srq) }, 0);
+                free_srq(srq);
             }
             free_cq(cq);
         }

@@ -1,16 +1,9 @@
 //! Memory that was registered and then unmapped or protected: the device's accesses fail, the program goes on.
-//!
-//! # Safety
-//!
-//! C calls with objects that the test made and holds; nobody but the device touches the pages that are gone.
-#![expect(unsafe_code, reason = "C calls")]
 #![allow(clippy::borrow_as_ptr, clippy::unnecessary_cast, reason = "arguments of C functions")]
-#![allow(clippy::undocumented_unsafe_blocks, reason = "one argument for all: see the module")]
 
-use super::ring::Ring;
+use super::ring::{Ring, memory};
 use crate::common::*;
 use ibv_sys::*;
-use std::mem::zeroed;
 
 const PAGE: usize = 4096;
 
@@ -86,7 +79,7 @@ fn unmapped_sources_are_local_protection_errors() {
             let mut w = wr(IBV_WR_SEND, 1, &mut sges);
             w.wr.ud = ibv_send_wr_wr_ud { ah, remote_qpn: p.b.num, remote_qkey: QKEY };
             p.a.send(w);
-            assert_eq!(unsafe { ibv_destroy_ah(ah) }, 0);
+            free_ah(ah);
         });
         assert_eq!((a, b, e), (vec![(1, IBV_WC_LOC_PROT_ERR)], vec![], vec![]));
     }
@@ -165,18 +158,10 @@ fn unmapped_rings_kill_their_queues_only() {
     let read_write = libc::PROT_READ | libc::PROT_WRITE;
     for queue in ["completions", "sends", "receives"] {
         let p = Pair::new(&d, RC);
-        let mut dv: mlx5dv_qp = unsafe { zeroed() };
-        let of = if queue == "receives" { p.b } else { p.a };
-        unsafe {
-            let mut o: mlx5dv_obj = zeroed();
-            o.qp.in_ = of.qp;
-            o.qp.out = &mut dv;
-            assert_eq!(mlx5dv_init_obj(&mut o, MLX5DV_OBJ_QP as _), 0);
-        }
         let at = match queue {
             "completions" => Ring::of(p.ca).start(),
-            "sends" => dv.sq.buf.cast::<u8>(),
-            _ => dv.rq.buf.cast::<u8>(),
+            "sends" => memory(&p.a).sq.buf.cast::<u8>(),
+            _ => memory(&p.b).rq.buf.cast::<u8>(),
         };
         let page = Pages { at: at.wrapping_sub(at.addr() % PAGE) };
         p.b.recv(1, &mut [p.mb.sge(0, 100)]);

@@ -1,0 +1,15 @@
+//! The tests of the direct path that run in each mode of the device.
+
+mod atomics;
+mod bytes;
+mod compressed;
+mod cqes;
+mod graves;
+mod life;
+mod memory;
+pub(crate) mod rig;
+mod rules;
+mod scattered;
+mod shared;
+mod together;
+mod windows;
