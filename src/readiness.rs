@@ -7,8 +7,11 @@
 #![expect(unsafe_code, reason = "the Safety section above")]
 
 use std::ffi::c_int;
+use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
+use std::ptr::null_mut;
+use std::sync::{Arc, Mutex, Once, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use crate::error::{Result, VerbError};
@@ -16,10 +19,15 @@ use crate::raw::last_error;
 
 /// A descriptor that is made non-blocking, and an epoll instance that is readable when it is: who waits is given that.
 /// Who reads the descriptor itself takes events that nobody acknowledges, for which a destroy then waits for ever.
-#[derive(Debug)]
+///
+/// The instance watches the descriptor only once it is given out: the kernel calls it at each event, which who waits by
+/// reading need not pay for. Until then it watches one that is ready. So it is readable at all times if the kernel then
+/// refuses, which [`AsFd`] cannot say: who waits for it tries in vain, but misses nothing.
 pub(crate) struct Readiness {
     fd: c_int,
     epoll: OwnedFd,
+    given_out: Once,
+    ready: Arc<OwnedFd>,
     what: &'static str,
 }
 
@@ -47,16 +55,14 @@ impl Readiness {
         }
         // SAFETY: just opened, and nobody else's.
         let epoll = unsafe { OwnedFd::from_raw_fd(epoll) };
-        let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 0 };
-        // SAFETY: both descriptors are open, and `event` is only read.
-        match unsafe { libc::epoll_ctl(epoll.as_raw_fd(), libc::EPOLL_CTL_ADD, fd, &raw mut event) } {
-            0 => Ok(Self { fd, epoll, what }),
-            _ => Err(last_error("epoll_ctl", || what.to_owned())),
-        }
+        let ready = ready()?;
+        watch(&epoll, ready.as_raw_fd())?;
+        Ok(Self { fd, epoll, given_out: Once::new(), ready, what })
     }
 
     /// What `read`, which calls `verb`, makes of the next event: it says whether the verb succeeded. `None` if there is
     /// none.
+    #[inline(always)]
     pub(crate) fn try_read<T>(
         &self,
         verb: &'static str,
@@ -66,15 +72,14 @@ impl Readiness {
             if let Some(event) = read() {
                 return Ok(Some(event));
             }
-            match io::Error::last_os_error().raw_os_error() {
-                Some(libc::EAGAIN) => return Ok(None),
-                Some(libc::EINTR) => {}
-                _ => return Err(last_error(verb, String::new)),
+            if !is_interrupted(verb)? {
+                return Ok(None);
             }
         }
     }
 
     /// Calls `next` until it has something.
+    #[inline(always)]
     pub(crate) fn wait<T>(&self, mut next: impl FnMut() -> Result<Option<T>>) -> Result<T> {
         loop {
             if let Some(event) = next()? {
@@ -105,6 +110,7 @@ impl Readiness {
         }
     }
 
+    #[cold]
     fn until_readable(&self, timeout_ms: c_int) -> Result<()> {
         let mut fd = libc::pollfd { fd: self.fd, events: libc::POLLIN, revents: 0 };
         // SAFETY: one valid pollfd.
@@ -126,6 +132,106 @@ impl Readiness {
 
 impl AsFd for Readiness {
     fn as_fd(&self) -> BorrowedFd<'_> {
+        self.given_out.call_once(|| match watch(&self.epoll, self.fd) {
+            Ok(()) => {
+                let (epoll, ready) = (self.epoll.as_raw_fd(), self.ready.as_raw_fd());
+                // SAFETY: both descriptors are open.
+                unsafe { libc::epoll_ctl(epoll, libc::EPOLL_CTL_DEL, ready, null_mut()) };
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the descriptor of {} is readable at all times", self.what);
+            }
+        });
         self.epoll.as_fd()
+    }
+}
+
+/// The descriptor's number. To give it out only to print it would cost.
+impl fmt::Debug for Readiness {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.fd.fmt(f)
+    }
+}
+
+/// What `verb` failed with: whether it was but interrupted, or there is nothing to read.
+#[cold]
+fn is_interrupted(verb: &'static str) -> Result<bool> {
+    match io::Error::last_os_error().raw_os_error() {
+        Some(libc::EAGAIN) => Ok(false),
+        Some(libc::EINTR) => Ok(true),
+        _ => Err(last_error(verb, String::new)),
+    }
+}
+
+/// Has an epoll instance be readable when `fd` is, and at once if it is now.
+fn watch(epoll: &OwnedFd, fd: c_int) -> Result<()> {
+    let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 0 };
+    // SAFETY: `event` is only read; a descriptor that is not open is an error.
+    match unsafe { libc::epoll_ctl(epoll.as_raw_fd(), libc::EPOLL_CTL_ADD, fd, &raw mut event) } {
+        0 => Ok(()),
+        _ => Err(last_error("epoll_ctl", String::new)),
+    }
+}
+
+/// A descriptor that is readable at all times: one for all, as long as it is used.
+fn ready() -> Result<Arc<OwnedFd>> {
+    static READY: Mutex<Weak<OwnedFd>> = Mutex::new(Weak::new());
+    let mut shared = READY.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(ready) = shared.upgrade() {
+        return Ok(ready);
+    }
+    // SAFETY: no precondition.
+    let fd = unsafe { libc::eventfd(1, libc::EFD_CLOEXEC) };
+    if fd == -1 {
+        return Err(last_error("eventfd", String::new));
+    }
+    // SAFETY: just opened, and nobody else's.
+    let ready = Arc::new(unsafe { OwnedFd::from_raw_fd(fd) });
+    *shared = Arc::downgrade(&ready);
+    Ok(ready)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    fn is_readable(readiness: &Readiness) -> bool {
+        let mut fd = libc::pollfd { fd: readiness.as_fd().as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: one valid pollfd.
+        unsafe { libc::poll(&raw mut fd, 1, 0) == 1 }
+    }
+
+    /// The descriptors that are watched.
+    fn watched(readiness: &Readiness) -> Vec<c_int> {
+        let info = format!("/proc/self/fdinfo/{}", readiness.epoll.as_raw_fd());
+        let info = std::fs::read_to_string(info).unwrap();
+        let number = |line: &str| line.strip_prefix("tfd:")?.split_whitespace().next()?.parse().ok();
+        info.lines().filter_map(number).collect()
+    }
+
+    #[test]
+    fn it_is_watched_once_it_is_given_out_and_nothing_is_missed() {
+        let (from, mut to) = UnixStream::pair().unwrap();
+        // SAFETY: the socket outlives it.
+        let readiness = unsafe { Readiness::new(from.as_raw_fd(), "a socket") }.unwrap();
+        assert_ne!(watched(&readiness), [from.as_raw_fd()]);
+        to.write_all(b"1").unwrap();
+        assert!(is_readable(&readiness));
+        assert_eq!(watched(&readiness), [from.as_raw_fd()]);
+        (&from).read_exact(&mut [0]).unwrap();
+        assert!(!is_readable(&readiness));
+        to.write_all(b"1").unwrap();
+        assert!(is_readable(&readiness));
+    }
+
+    #[test]
+    fn what_cannot_be_watched_is_readable_at_all_times() {
+        let file = std::fs::File::open("/dev/null").unwrap();
+        // SAFETY: the file outlives it.
+        let readiness = unsafe { Readiness::new(file.as_raw_fd(), "a file") }.unwrap();
+        assert!(is_readable(&readiness) && is_readable(&readiness));
     }
 }

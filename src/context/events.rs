@@ -247,6 +247,6 @@ impl AsFd for AsyncEvents<'_> {
 
 impl fmt::Debug for AsyncEvents<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AsyncEvents").field("fd", &self.as_fd()).finish_non_exhaustive()
+        f.debug_struct("AsyncEvents").field("fd", &self.readiness).finish_non_exhaustive()
     }
 }

@@ -27,7 +27,8 @@ use super::turns::Turns;
 /// `ibv_comp_channel`—Where the events of completion queues arrive.
 ///
 /// [`AsFd`] gives a file descriptor to `epoll` or an async runtime, which then calls [`try_event`](Self::try_event) when
-/// it is readable.
+/// it is readable. Who only [waits](Self::wait) is better off without: from then on the kernel does a little more for
+/// each event.
 ///
 /// `Send` and `Sync`.
 ///
@@ -107,6 +108,7 @@ impl<'a> CompletionChannel<'a> {
         unsafe { self.turns.awake(self.fd(), || self.read()) }
     }
 
+    #[inline(always)]
     fn read(&self) -> Result<Option<CqId>> {
         self.readiness.try_read("ibv_get_cq_event", || {
             let (mut cq, mut cq_context) = (null_mut(), null_mut());
@@ -193,6 +195,6 @@ impl AsFd for CompletionChannel<'_> {
 
 impl fmt::Debug for CompletionChannel<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CompletionChannel").field("fd", &self.as_fd()).finish_non_exhaustive()
+        f.debug_struct("CompletionChannel").field("fd", &self.readiness).finish_non_exhaustive()
     }
 }

@@ -56,6 +56,7 @@ impl Turns {
     /// # Safety
     ///
     /// `fd` is open.
+    #[inline(always)]
     pub(super) unsafe fn asleep<T>(
         &self,
         fd: c_int,
@@ -74,10 +75,21 @@ impl Turns {
 /// # Safety
 ///
 /// `fd` is open.
+#[inline(always)]
 unsafe fn change(fd: c_int, blocks: &mut bool, wanted: bool) -> Result<()> {
-    if *blocks == wanted {
-        return Ok(());
+    if *blocks != wanted {
+        // SAFETY: passed on.
+        unsafe { set_blocking(fd, wanted) }?;
+        *blocks = wanted;
     }
+    Ok(())
+}
+
+/// # Safety
+///
+/// `fd` is open.
+#[cold]
+unsafe fn set_blocking(fd: c_int, wanted: bool) -> Result<()> {
     // SAFETY: the caller's descriptor; these commands touch nothing but its flags.
     let result = unsafe {
         match libc::fcntl(fd, libc::F_GETFL) {
@@ -89,6 +101,5 @@ unsafe fn change(fd: c_int, blocks: &mut bool, wanted: bool) -> Result<()> {
     if result == -1 {
         return Err(last_error("fcntl", || "O_NONBLOCK of a completion channel".to_owned()));
     }
-    *blocks = wanted;
     Ok(())
 }
