@@ -116,7 +116,7 @@ impl<'a> AddressHandle<'a> {
         Self {
             // SAFETY: the handle is new, and of this context.
             #[cfg(feature = "mlx5")]
-            address: unsafe { crate::mlx5::address_of(pd.context().as_ptr(), raw.as_ptr()) },
+            address: unsafe { crate::mlx5::address_of(pd.context(), raw.as_ptr()) },
             raw,
             pd,
         }

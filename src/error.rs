@@ -55,7 +55,7 @@ pub enum Error {
     #[error(
         "the completion queue has room for {free} of its {capacity} entries, the queue pair (or the shared receive queue \
          that it is the first to use) needs {needed}: create it with at least {} entries (`CompletionQueue::entries_for` \
-         tells the need, `QueuePairBuilder::cq_entries` that of a direct queue pair), poll it until it is empty if queue \
+         tells the need, `mlx5::cq_entries` that of a direct queue pair), poll it until it is empty if queue \
          pairs on it were dropped or reset, or overcommit it on purpose with `CompletionQueueBuilder::overcommit`, \
          unless it is direct",
         capacity.saturating_sub(*free).saturating_add(*needed)

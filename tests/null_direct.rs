@@ -15,7 +15,7 @@ fn a_device_of_another_driver_is_refused_by_name() {
         let before = hca().calls().len();
         for refused in [
             queue().build_direct(),
-            queue().build_direct_wide(),
+            queue().wide().build_direct(),
             queue().compressed().build_direct(),
             queue().overcommit().build_direct(),
         ] {

@@ -12,6 +12,7 @@
 #![expect(unsafe_code, reason = "the Safety section above")]
 
 use std::env::var_os;
+#[cfg(not(feature = "mlx5"))]
 use std::ffi::{CStr, c_void};
 use std::mem::transmute;
 use std::num::NonZeroUsize;
@@ -103,6 +104,12 @@ impl Provider {
         }
     }
 
+    /// Whether libmlx5 drives it, the one that the direct path calls.
+    #[cfg(feature = "mlx5")]
+    pub(crate) fn is_mlx5(self) -> bool {
+        matches!(self, Self::Mlx5(Some(_)))
+    }
+
     /// How many completions may be read between `ibv_start_poll` and `ibv_end_poll`.
     pub(crate) fn longest_run(self) -> NonZeroUsize {
         match self {
@@ -178,14 +185,29 @@ impl Maker {
     }
 }
 
-/// What is needed of libmlx5, which this crate is linked with only for its direct path.
+/// What is needed of libmlx5.
 struct Libmlx5 {
     is_supported: IsSupported,
     create_qp: Option<CreateQp>,
 }
 
 impl Libmlx5 {
+    /// That which this crate is linked with for its direct path.
+    #[cfg(feature = "mlx5")]
+    #[expect(clippy::unnecessary_wraps, reason = "without the feature there may be none")]
+    fn loaded() -> Option<Self> {
+        type Linked = unsafe extern "C" fn(
+            *mut sys::ibv_context,
+            *mut sys::ibv_qp_init_attr_ex,
+            *mut sys::mlx5dv_qp_init_attr,
+        ) -> *mut sys::ibv_qp;
+        // SAFETY: the same function; what it reads of the last struct is at the same place in both (see above).
+        let create_qp = unsafe { transmute::<Linked, CreateQp>(sys::mlx5dv_create_qp) };
+        Some(Self { is_supported: sys::mlx5dv_is_supported, create_qp: Some(create_qp) })
+    }
+
     /// If libibverbs has loaded it, as it has if it drives a device.
+    #[cfg(not(feature = "mlx5"))]
     fn loaded() -> Option<Self> {
         // SAFETY: C strings. A library that is not loaded stays so; one that is stays for ever, since its handle is never
         // closed.

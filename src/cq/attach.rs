@@ -10,12 +10,12 @@ use crate::context::Context;
 use crate::parent::Parent;
 use crate::qp::Extended;
 
-/// A completion queue that queue pairs of kind `K` complete to: `&cq`, an `Arc`, or a reference to one. Those that post by
-/// libibverbs complete to [`Bare`] and to [`Extended`] ones.
+/// A completion queue for what is of kind `K`: `&cq`, an `Arc`, or a reference to one. Queue pairs that post by libibverbs
+/// complete to [`Bare`] and to [`Extended`] ones; direct queue pairs, shared receive queues and pollers take direct ones.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no completion queue for this queue pair",
-    label = "give `&cq`, an `Arc` or `&arc` of one made by `build` or `build_extended`; for direct queue pairs \
-             both by `build_direct`, or both by `build_direct_scattered`"
+    message = "`{Self}` is no completion queue of kind `{K}`, which is wanted here",
+    label = "give `&cq`, an `Arc` or `&arc` of one made by `build` or `build_extended`; for what is direct (queue pair, \
+             shared receive queue, `mlx5::Poller`) of one made by `build_direct`, or all by `build_direct_scattered`"
 )]
 pub trait CqFor<'a, K: CqKind = Bare>: sealed::Sealed {
     #[doc(hidden)]
@@ -59,6 +59,13 @@ impl<'a, K: CqKind> CqParent<'a, K> {
 
 #[cfg(feature = "mlx5")]
 impl<'a, V: super::Delivery> CqParent<'a, super::Direct<V>> {
+    pub(crate) fn into_direct(self) -> Parent<'a, CompletionQueue<'a, super::Direct<V>>> {
+        match self.0 {
+            Held::Own(cq) => cq,
+            Held::Extended(_, never) => match never {},
+        }
+    }
+
     pub(crate) fn direct(&self) -> &CompletionQueue<'a, super::Direct<V>> {
         match &self.0 {
             Held::Own(cq) => cq,

@@ -28,9 +28,7 @@ use crate::raw::Raw;
 #[cfg_attr(
     feature = "mlx5",
     doc = "| [`build_direct`](Self::build_direct) | its one [`mlx5::Poller`](crate::mlx5::Poller) | mlx5 devices, where a poll counts: [`mlx5`](crate::mlx5) |
-| [`build_direct_wide`](Self::build_direct_wide) | the same | the same, with entries of 128 bytes, on machines whose cache lines are as long |
-| [`build_direct_scattered`](Self::build_direct_scattered) | the same | short messages that are dealt with at once: up to 32 bytes of data come in the completion ([`ToCqe`](crate::mlx5::ToCqe)) |
-| [`build_direct_scattered_wide`](Self::build_direct_scattered_wide) | the same | the same, up to 64 bytes |"
+| [`build_direct_scattered`](Self::build_direct_scattered) | the same | short messages that are dealt with at once: up to 32 bytes of data, or 64, come in the completion ([`ToCqe`](crate::mlx5::ToCqe)) |"
 )]
 ///
 /// Queue pairs of both backends of libibverbs complete to the first two kinds; each direct kind has
@@ -49,16 +47,25 @@ use crate::raw::Raw;
 /// ```
 pub struct CompletionQueueBuilder<'a> {
     ctx: Parent<'a, Context>,
-    pub(super) entries: u32,
+    pub(crate) entries: u32,
     channel: Option<Parent<'a, CompletionChannel<'a>>>,
-    pub(super) comp_vector: u32,
-    overcommit: bool,
-    compressed: bool,
+    pub(crate) comp_vector: u32,
+    pub(crate) overcommit: bool,
+    pub(crate) compressed: bool,
+    pub(crate) wide: bool,
 }
 
 impl<'a> CompletionQueueBuilder<'a> {
     pub(super) fn new(ctx: Parent<'a, Context>, entries: u32) -> Self {
-        Self { ctx, entries, channel: None, comp_vector: 0, overcommit: false, compressed: false }
+        Self {
+            ctx,
+            entries,
+            channel: None,
+            comp_vector: 0,
+            overcommit: false,
+            compressed: false,
+            wide: false,
+        }
     }
 
     /// Its events go to `channel`, once it is [armed](CompletionQueue::arm).
@@ -89,9 +96,23 @@ impl<'a> CompletionQueueBuilder<'a> {
         self
     }
 
+    /// Its entries shall have 128 bytes, a cache line of some machines, and not 64. For [direct](Self::build_direct) ones
+    /// alone.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use ibv::CompletionQueue;
+    ///
+    /// # let ctx = ibv::Context::open("mlx5_0")?;
+    /// let cq = CompletionQueue::builder(&ctx, 256).wide().build_direct_scattered()?;
+    /// # Ok::<(), ibv::Error>(())
+    /// ```
     #[cfg(feature = "mlx5")]
-    pub(crate) fn is_compressed(&self) -> bool {
-        self.compressed
+    #[doc(alias = "MLX5DV_CQ_INIT_ATTR_MASK_CQE_SIZE")]
+    pub fn wide(mut self) -> Self {
+        self.wide = true;
+        self
     }
 
     /// `ibv_create_cq`—Makes it.
@@ -104,7 +125,7 @@ impl<'a> CompletionQueueBuilder<'a> {
     pub fn build(self) -> Result<CompletionQueue<'a, Bare>> {
         let entries = self.entries;
         let ctx = self.check()?;
-        self.check_not_compressed()?;
+        self.check_not_only_direct()?;
         let id = CqId::new();
         // SAFETY: context and channel are alive and belong together; cq_context is an id, never followed as a pointer.
         let cq = unsafe {
@@ -135,24 +156,21 @@ impl<'a> CompletionQueueBuilder<'a> {
         Ok(ctx)
     }
 
-    pub(super) fn check_not_compressed(&self) -> Result<()> {
-        if self.compressed {
-            return Err(Error::invalid(
-                "the completion queue",
+    /// That it is nothing that only direct ones can be.
+    pub(super) fn check_not_only_direct(&self) -> Result<()> {
+        let refused = |actual, expected| Err(Error::invalid("the completion queue", actual, expected));
+        match self {
+            Self { compressed: true, .. } => refused(
                 "compressed",
                 "made by `build_direct`, or not compressed: libmlx5 cannot poll a compressed one",
-            ));
+            ),
+            Self { wide: true, .. } => refused("wide", "made by `build_direct`, or without `wide`"),
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     pub(crate) fn channel_ptr(&self) -> *mut sys::ibv_comp_channel {
         self.channel.as_ref().map_or(null_mut(), |channel| channel.as_ptr())
-    }
-
-    #[cfg(feature = "mlx5")]
-    pub(crate) fn sizes(&self) -> (u32, u32, bool) {
-        (self.entries, self.comp_vector, self.overcommit)
     }
 
     /// The queue that came of it, with as many entries as C says.

@@ -58,7 +58,7 @@ impl<'a> CompletionQueueBuilder<'a> {
         const VERB: &str = "ibv_create_cq_ex";
         let entries = self.entries;
         let ctx = self.check()?;
-        self.check_not_compressed()?;
+        self.check_not_only_direct()?;
         let wc_flags = (STANDARD | F::READS) & !(OPCODE | FLAGS);
         let id = CqId::new();
         let mut attr = sys::ibv_cq_init_attr_ex {

@@ -12,6 +12,7 @@ mod builder;
 mod channel;
 mod extended;
 pub mod fields;
+mod poll_hint;
 mod record;
 mod room;
 mod turns;
@@ -46,10 +47,9 @@ pub(crate) use room::Left;
 pub(crate) use room::Room;
 use state::CqState;
 
-/// How a completion queue is polled, fixed when it is made; [`Bare`], [`Extended`], [`Tracked`] or `Direct`.
+/// How a completion queue is polled, fixed when it is made; [`Bare`], [`Extended`] or `Direct`.
 ///
-/// Bare and extended ones serve the same queue pairs; else, only queues of the same kind attach to it, since each relies
-/// on who reads the `wr_id`s.
+/// Bare and extended ones serve the same queue pairs; to direct ones, only direct queue pairs attach.
 pub trait CqKind: sealed::Sealed + 'static {
     /// What it has beside its C object.
     #[doc(hidden)]
@@ -65,13 +65,9 @@ pub trait CqKind: sealed::Sealed + 'static {
     type OrExtended: Copy + fmt::Debug + Send + Sync;
 }
 
-/// `ibv_poll_cq` by anybody, `wr_id`s are the user's.
+/// `ibv_poll_cq`, by anybody.
 #[derive(Debug, Clone, Copy)]
 pub enum Bare {}
-
-/// `wr_id`s belong to queues that own what is in flight, and one poller reads them.
-#[derive(Debug, Clone, Copy)]
-pub enum Tracked {}
 
 /// Of an mlx5 device, whose rings are read and written by this crate. As a kind of completion queue: by its one
 /// [`Poller`](crate::mlx5::Poller); as a [`Backend`](crate::Backend) of queue pairs: posting takes `&mut self`. See
@@ -93,12 +89,6 @@ impl CqKind for Bare {
 }
 impl CqKind for Extended {
     type State = extended::ExtendedState;
-    type SharedSlots = ();
-    type SharedQueue = ();
-    type OrExtended = Infallible;
-}
-impl CqKind for Tracked {
-    type State = ();
     type SharedSlots = ();
     type SharedQueue = ();
     type OrExtended = Infallible;
@@ -125,7 +115,6 @@ mod sealed {
     pub trait Sealed {}
     impl Sealed for super::Bare {}
     impl Sealed for super::Extended {}
-    impl Sealed for super::Tracked {}
     #[cfg(feature = "mlx5")]
     impl<V: super::Delivery> Sealed for super::Direct<V> {}
 }

@@ -18,10 +18,10 @@ use super::delivery::{Delivery, ToCqe};
 use super::dv::{self, CqParts};
 use super::grave::Graveyard;
 use super::poller::Place;
-use super::ring::{Lanes, is_before};
+use super::ring::{Joined, Lanes, is_before};
 use super::{session, wc};
 use crate::cq::state::CqState;
-use crate::cq::{Arm, CompletionQueue, CompletionQueueBuilder, Direct, PollError, Room, WorkCompletion};
+use crate::cq::{Arm, CompletionQueue, CompletionQueueBuilder, Direct, Room};
 use crate::error::{Error, Result};
 use crate::id::CqId;
 use crate::raw::Raw;
@@ -36,7 +36,7 @@ pub struct DirectCq {
     /// Room was left behind that the poller should give back.
     news: AtomicBool,
     /// Queues that came since the poller last looked.
-    joined: Mutex<Vec<Arc<Lanes>>>,
+    joined: Mutex<Joined>,
     /// Where the poller stands, while there is none.
     place: Mutex<Option<Place>>,
     graveyard: Graveyard,
@@ -151,20 +151,17 @@ impl DirectCq {
     /// Completions that name `lanes`' number are of these queues from now on.
     pub(super) fn join(&self, lanes: Arc<Lanes>) {
         let consumed = self.consumed.load(Ordering::Acquire);
-        let mut joined = locked(&self.joined);
-        // those that came and went without a completion
-        joined.retain(|lanes| lanes.covers(consumed));
-        joined.push(lanes);
+        locked(&self.joined).add(lanes, consumed);
     }
 
     /// The queues that came since this was last called, the oldest first.
     pub(super) fn take_joined(&self) -> Vec<Arc<Lanes>> {
-        std::mem::take(&mut *locked(&self.joined))
+        locked(&self.joined).take()
     }
 
     /// The same, if it can be had without waiting.
     pub(super) fn try_take_joined(&self) -> Vec<Arc<Lanes>> {
-        self.joined.try_lock().map(|mut joined| std::mem::take(&mut *joined)).unwrap_or_default()
+        self.joined.try_lock().map(|mut joined| joined.take()).unwrap_or_default()
     }
 
     /// The entry that the device writes next, or an older one that it had not yet written when this was called.
@@ -230,44 +227,24 @@ impl<'a> CompletionQueueBuilder<'a> {
     /// [overcommitted](Self::overcommit).
     #[doc(alias = "mlx5dv_create_cq")]
     pub fn build_direct(self) -> Result<CompletionQueue<'a, Direct>> {
-        self.make_direct(64)
+        self.make_direct()
     }
 
-    /// [`build_direct`](Self::build_direct), for queue pairs that have the device put short data, of up to 32 bytes, into the
-    /// completion; see [`ToCqe`].
+    /// [`build_direct`](Self::build_direct), for queue pairs that have the device put short data into the completion: up to
+    /// 32 bytes, or 64 if it is [wide](Self::wide); see [`ToCqe`].
     ///
     /// # Errors
     ///
     /// As there.
     #[doc(alias = "MLX5DV_QP_CREATE_ALLOW_SCATTER_TO_CQE")]
     pub fn build_direct_scattered(self) -> Result<CompletionQueue<'a, Direct<ToCqe>>> {
-        self.make_direct(64)
+        self.make_direct()
     }
 
-    /// [`build_direct_scattered`](Self::build_direct_scattered) with entries of 128 bytes, which have room for 64 bytes of
-    /// data.
-    ///
-    /// # Errors
-    ///
-    /// As there.
-    pub fn build_direct_scattered_wide(self) -> Result<CompletionQueue<'a, Direct<ToCqe>>> {
-        self.make_direct(128)
-    }
-
-    /// [`build_direct`](Self::build_direct) with entries of 128 bytes, a cache line of some machines; the completion is
-    /// in the second half.
-    ///
-    /// # Errors
-    ///
-    /// As there.
-    pub fn build_direct_wide(self) -> Result<CompletionQueue<'a, Direct>> {
-        self.make_direct(128)
-    }
-
-    fn make_direct<V: Delivery>(self, entry_size: u16) -> Result<CompletionQueue<'a, Direct<V>>> {
+    fn make_direct<V: Delivery>(self) -> Result<CompletionQueue<'a, Direct<V>>> {
         let ctx = self.check()?;
         dv::check_mlx5(ctx)?;
-        let (asked, vector, overcommit) = self.sizes();
+        let Self { entries: asked, comp_vector, overcommit, compressed, wide, .. } = self;
         if overcommit {
             return Err(Error::invalid(
                 "the completion queue",
@@ -276,52 +253,20 @@ impl<'a> CompletionQueueBuilder<'a> {
             ));
         }
         Error::check_limit("entries of a direct completion queue", asked, ctx.device_attr().max_cqe() / 2)?;
-        let format = if self.is_compressed() { Some(dv::short_form(ctx)?) } else { None };
+        let format = if compressed { Some(dv::short_form(ctx)?) } else { None };
         let id = CqId::new();
         let channel = self.channel_ptr();
+        let entry_size = if wide { 128 } else { 64 };
         // one more is what the library adds
         let entries = asked.saturating_mul(2) - 1;
         // SAFETY: the channel is of the same context, and held by the queue.
-        let raw =
-            unsafe { dv::create_cq(ctx, entries, entry_size, format, id.to_context(), channel, vector) }?;
+        let raw = unsafe {
+            dv::create_cq(ctx, entries, entry_size, format, id.to_context(), channel, comp_vector)
+        }?;
         // SAFETY: nothing is attached yet; the queue owns both.
         let state = unsafe { DirectCq::new(&raw, format.is_some()) }?;
         let room = Room::new(state.parts.ring.entries() / 2, false);
         Ok(self.finish(raw, room, id, OwnedCq(Arc::new(state))))
-    }
-}
-
-/// Implemented by nothing.
-#[doc(hidden)]
-#[diagnostic::on_unimplemented(
-    message = "a direct completion queue is not polled by `&cq`",
-    label = "one poller reads it: `let mut poller = ibv::mlx5::Poller::new(&cq)?`, then `poller.poll()`; code for any kind takes `&mut impl PollCq`"
-)]
-pub trait PolledByAnybody {
-    fn never<T>(&self) -> T;
-}
-
-impl<V: Delivery> CompletionQueue<'_, Direct<V>> {
-    /// A direct completion queue is polled by its [`Poller`](super::Poller).
-    ///
-    /// This method is here for the compiler's advice alone. It can never be called.
-    #[doc(hidden)]
-    pub fn poll<'w>(&self, _: &'w mut [WorkCompletion]) -> Result<&'w [WorkCompletion], PollError>
-    where
-        Self: PolledByAnybody,
-    {
-        self.never()
-    }
-
-    /// A direct completion queue is armed by its [`Poller`](super::Poller).
-    ///
-    /// This method is here for the compiler's advice alone. It can never be called.
-    #[doc(hidden)]
-    pub fn arm(&self, _: Arm) -> Result<()>
-    where
-        Self: PolledByAnybody,
-    {
-        self.never()
     }
 }
 

@@ -27,7 +27,7 @@ pub enum ToMemory {}
 /// Short data comes in the completion ("scatter to CQE"), and nowhere else: it is read by
 /// [`Completion::scattered`].
 ///
-/// Short are up to 32 bytes, or 64 in [wide](crate::CompletionQueueBuilder::build_direct_scattered_wide) entries: of a message
+/// Short are up to 32 bytes, or 64 in [wide](crate::CompletionQueueBuilder::wide) entries: of a message
 /// that was received, or of the answer to a signaled READ or atomic, on RC and UC queue pairs that are made with such
 /// completion queues. Requests are posted as ever, with room in memory for all that may come; what comes in the completion
 /// leaves it as it is. Data that is longer goes to memory, and so do a peer's WRITEs, and datagrams. A device need not do any

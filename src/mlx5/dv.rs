@@ -2,7 +2,7 @@
 //!
 //! # Safety
 //!
-//! Objects passed to the calls are alive and of libmlx5, which [`is_mlx5`] says of their context; structs that the
+//! Objects passed to the calls are alive and of libmlx5, which [`check_mlx5`] says of their context; structs that the
 //! calls fill are ours. `mlx5dv_init_obj` hands a queue over: from then on the library's own post and poll are not
 //! called on it any more.
 
@@ -20,20 +20,9 @@ use crate::context::Context;
 use crate::error::{Error, Result, VerbError};
 use crate::raw::{Raw, check};
 
-/// Whether libmlx5 drives this context's device.
-///
-/// # Safety
-///
-/// `ctx` is an open context.
-unsafe fn is_mlx5_device(ctx: *mut sys::ibv_context) -> bool {
-    // SAFETY: by the caller's promise; the device is only asked for its driver.
-    unsafe { sys::mlx5dv_is_supported((*ctx).device) }
-}
-
 /// An error unless libmlx5 drives `ctx`'s device.
 pub(super) fn check_mlx5(ctx: &Context) -> Result<()> {
-    // SAFETY: the context is open.
-    if unsafe { is_mlx5_device(ctx.as_ptr()) } {
+    if ctx.provider().is_mlx5() {
         return Ok(());
     }
     let asked = format!("{}: the direct path drives mlx5 devices alone, `Basic` all", ctx.device_name());
@@ -333,10 +322,9 @@ unsafe fn ring(buf: *mut std::ffi::c_void, count: u32, stride: u32) -> Option<Op
 ///
 /// # Safety
 ///
-/// `ah` is alive, and of the open context `ctx`.
-pub(crate) unsafe fn address_of(ctx: *mut sys::ibv_context, ah: *mut sys::ibv_ah) -> Option<AddressBytes> {
-    // SAFETY: by the caller's promise.
-    if !unsafe { is_mlx5_device(ctx) } {
+/// `ah` is alive, and of `ctx`.
+pub(crate) unsafe fn address_of(ctx: &Context, ah: *mut sys::ibv_ah) -> Option<AddressBytes> {
+    if !ctx.provider().is_mlx5() {
         return None;
     }
     let mut out = sys::mlx5dv_ah { av: null_mut(), comp_mask: 0 };

@@ -75,7 +75,7 @@
 //! # What to know
 //!
 //! * A completion queue has room for as many completions as its queue pairs' rings have blocks;
-//!   [`cq_entries`](crate::QueuePairBuilder::cq_entries) tells how many that are. The device's ring is twice as long, so
+//!   [`cq_entries`] tells how many that are. The device's ring is twice as long, so
 //!   that it is told how far the poller has come only once in so many completions.
 //! * Completions that stand in the ring when their queue pair is reset or dropped are passed over. Until they are, a queue
 //!   pair that was reset needs room for others beside them, and leaves RESET only if there is
@@ -157,9 +157,10 @@ pub use wc::{Completion, WorkCompletion};
 pub use cq::{DirectCq, OwnedCq};
 pub(crate) use dv::address_of;
 pub(crate) use post::SHORT_INLINE;
+pub use qp::cq_entries;
 #[doc(hidden)]
 pub use qp::{DirectLink, DirectQueues};
-pub(crate) use qp::{Shared, create, join, least_depth, lost, prepare, ring_sizes, take};
+pub(crate) use qp::{Shared, create, join, least_depth, lost, prepare, take};
 #[doc(hidden)]
 pub use srq::{DirectSrq, SharedSlots};
 #[doc(hidden)]

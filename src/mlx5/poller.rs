@@ -29,7 +29,7 @@ use super::mmio::{CqeAt, CqeRing};
 use super::ring::{Lanes, RETIRED, Sent, is_before, queue};
 use super::session;
 use super::wc::{self, WorkCompletion};
-use crate::cq::{Arm, CompletionQueue, Direct, Left, PollCq, PollError, no_channel, poller_taken};
+use crate::cq::{Arm, CompletionQueue, CqFor, Direct, Left, PollCq, PollError, no_channel, poller_taken};
 use crate::error::Result;
 use crate::parent::Parent;
 
@@ -118,8 +118,8 @@ impl<'a, V: Delivery> Poller<'a, V> {
     /// # Errors
     ///
     /// [`Error::Invalid`](crate::Error::Invalid) if it has one.
-    pub fn new(cq: impl Into<Parent<'a, CompletionQueue<'a, Direct<V>>>>) -> Result<Self> {
-        let cq = cq.into();
+    pub fn new(cq: impl CqFor<'a, Direct<V>>) -> Result<Self> {
+        let cq = cq.into_parent().into_direct();
         let shared = Arc::clone(cq.state().shared());
         let Some(Place { consumed, known }) = shared.take_place() else {
             return Err(poller_taken());

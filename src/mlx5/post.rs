@@ -347,12 +347,7 @@ impl SendQueue {
     /// Whether `slots` more can be filled.
     #[inline(always)]
     fn has_room(&mut self, slots: u32) -> bool {
-        if self.producer.knows_room(slots) {
-            return true;
-        }
-        unlikely();
-        self.producer.look_for_room(&self.lanes.send);
-        self.producer.knows_room(slots)
+        self.producer.has_room(slots, &self.lanes.send)
     }
 
     /// Takes back what was pushed since `first`.

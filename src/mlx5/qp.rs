@@ -26,7 +26,7 @@ use super::wc::key_of;
 use super::wqe;
 use crate::context::Context;
 use crate::error::{Error, Result};
-use crate::qp::{Leaver, QpCaps};
+use crate::qp::{Leaver, QpCaps, Transport};
 use crate::srq::OwnedSrq;
 
 /// Whether updates of keys want a fence: the request after one waits until it is in force, as with libmlx5.
@@ -290,8 +290,29 @@ pub(crate) fn least_depth(is_datagram: bool, asked: u32) -> u32 {
     if is_datagram || asked == 0 { asked } else { asked.max(BIND_BLOCKS) }
 }
 
-/// How many blocks and receives the rings of a queue pair of these sizes have, as libmlx5 makes them.
-pub(crate) fn ring_sizes(is_datagram: bool, send_ops: u32, caps: &QpCaps) -> (u32, u32) {
+/// How many entries a direct queue pair of these sizes claims of its send and of its receive completion queue (of one, if
+/// they are the same, both): the blocks and the receives that its rings have, as libmlx5 makes them.
+///
+/// A queue pair with a [shared receive queue](crate::SharedReceiveQueue::direct) has no receives of its own: `recv_depth` is
+/// 0 then, and [`SharedReceiveQueue::cq_entries`](crate::SharedReceiveQueue::cq_entries) come once for all of them.
+///
+/// # Examples
+///
+/// ```no_run
+/// use ibv::{CompletionQueue, Context, QpCaps, QueuePairBuilder, Rc, mlx5};
+///
+/// let ctx = Context::open("mlx5_0")?;
+/// let pd = ctx.alloc_pd()?;
+/// let caps = QpCaps { send_depth: 64, recv_depth: 128, inline: 64, ..QpCaps::default() };
+/// let (sends, receives) = mlx5::cq_entries::<Rc>(&caps);
+/// let cq = CompletionQueue::builder(&ctx, 10 * (sends + receives)).build_direct()?;
+/// for _peer in 0..10 {
+///     let qp = QueuePairBuilder::<Rc, _>::direct(&pd, &cq, &cq).caps(caps).build()?;
+/// }
+/// # Ok::<(), ibv::Error>(())
+/// ```
+pub fn cq_entries<T: Transport>(caps: &QpCaps) -> (u32, u32) {
+    let (is_datagram, send_ops) = (T::DATAGRAM, T::SEND_OPS);
     let round = |count: u32| count.checked_next_power_of_two().unwrap_or(u32::MAX);
     let has = |ops: u32| send_ops & ops != 0;
     let atomic = sys::IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | sys::IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;

@@ -37,7 +37,7 @@ pub(super) type RecvSlot = AtomicU64;
 #[repr(align(64))]
 pub(super) struct Lane<S> {
     slots: Masked<S>,
-    /// All before it is free; of a receive queue, modulo 2¹⁶.
+    /// All before it is free, modulo 2¹⁶; what a faulty device says may be anywhere.
     tail: AtomicU32,
 }
 
@@ -101,21 +101,36 @@ impl<S> Producer<S> {
         self.limit = self.head;
     }
 
+    /// Whether `slots` more can be filled.
+    #[inline(always)]
+    pub(super) fn has_room(&mut self, slots: u32, lane: &Lane<S>) -> bool {
+        if self.knows_room(slots) {
+            return true;
+        }
+        unlikely();
+        // pairs with the Release of the consumer, who has read the slots that it frees
+        let tail = lane.tail.load(Ordering::Acquire);
+        let oldest = self.limit.wrapping_sub(self.len);
+        let done = tail.wrapping_sub(oldest) & 0xffff;
+        // a device that completes what is not outstanding makes no room by that
+        if done <= self.head.wrapping_sub(oldest) {
+            self.limit = self.limit.wrapping_add(done);
+        }
+        self.knows_room(slots)
+    }
+
     /// Takes back what was pushed since `head` was read. Nothing of it may have reached the device.
     #[inline(always)]
     pub(super) fn roll_back(&mut self, head: u32) {
         self.head = head;
+        // a faulty device may have completed some of it
+        if self.limit.wrapping_sub(head) > self.len {
+            self.limit = head.wrapping_add(self.len);
+        }
     }
 }
 
 impl Producer<SendSlot> {
-    /// Looks up to where slots are free.
-    #[inline(always)]
-    pub(super) fn look_for_room(&mut self, lane: &Lane<SendSlot>) {
-        // pairs with the Release of the consumer, who has read the slots that it frees
-        self.limit = lane.tail.load(Ordering::Acquire).wrapping_add(self.len);
-    }
-
     /// Fills `slots` slots with one request. There must be room. Gives the head after it.
     ///
     /// `head` is [what it is](Self::head): who writes a request has it at hand.
@@ -131,21 +146,6 @@ impl Producer<SendSlot> {
 }
 
 impl Producer<RecvSlot> {
-    /// Whether `slots` more can be filled.
-    #[inline(always)]
-    pub(super) fn has_room(&mut self, slots: u32, lane: &Lane<RecvSlot>) -> bool {
-        if self.knows_room(slots) {
-            return true;
-        }
-        unlikely();
-        // as for sends
-        let tail = lane.tail.load(Ordering::Acquire);
-        let used = self.head.wrapping_sub(tail) & 0xffff;
-        // a device that completes what it was never given must not make room where there is no ring
-        self.limit = self.head.wrapping_add(self.len.saturating_sub(used));
-        self.knows_room(slots)
-    }
-
     /// Fills a slot for each of `requests`: receives take one slot, and are done in order. `write` writes one, and
     /// gives its id; if it fails, nothing was filled. There must be room. Gives the head after them.
     #[inline(always)]
@@ -170,7 +170,7 @@ impl Lane<SendSlot> {
     pub(super) fn complete(&self, counter: u32) -> Sent {
         let slot = self.slots.at(counter);
         let sent = Sent { id: slot.id.load(Ordering::Relaxed), noted: slot.next.load(Ordering::Relaxed) };
-        // pairs with the Acquire in `look_for_room`
+        // pairs with the Acquire in `has_room`
         self.tail.store(sent.noted as u32, Ordering::Release);
         sent
     }
@@ -224,10 +224,42 @@ impl Lanes {
         self.key() == RETIRED
     }
 
+    /// Where they were retired, if they were.
+    fn retired_until(&self) -> Option<u32> {
+        // pairs with the Release in `retire`
+        let retired = self.key.load(Ordering::Acquire) == RETIRED;
+        retired.then(|| self.until.load(Ordering::Relaxed))
+    }
+
     /// Whether entry `index` of the completion queue can be theirs, if it names their number.
     pub(super) fn covers(&self, index: u32) -> bool {
-        // pairs with the Release in `retire`
-        self.key.load(Ordering::Acquire) != RETIRED || is_before(index, self.until.load(Ordering::Relaxed))
+        self.retired_until().is_none_or(|until| is_before(index, until))
+    }
+}
+
+/// The queues that came to a completion queue, until its poller knows them; the oldest first.
+#[derive(Debug, Default)]
+pub(super) struct Joined(Vec<Arc<Lanes>>);
+
+impl Joined {
+    /// One more came, when `consumed` entries were read. Nothing is kept of those that have come and gone, and of which no
+    /// entry is left, or never was one.
+    pub(super) fn add(&mut self, lanes: Arc<Lanes>, consumed: u32) {
+        // the first entry that can be of the next one with the number
+        let mut from = consumed;
+        self.0.retain(|old| {
+            if old.number != lanes.number {
+                return old.covers(consumed);
+            }
+            let keep = old.covers(from);
+            from = old.retired_until().filter(|_| keep).unwrap_or(from);
+            keep
+        });
+        self.0.push(lanes);
+    }
+
+    pub(super) fn take(&mut self) -> Vec<Arc<Lanes>> {
+        std::mem::take(&mut self.0)
     }
 }
 
@@ -253,13 +285,6 @@ mod tests {
     /// What is in the ring, as (id, first slot, slots, signaled).
     type Model = VecDeque<(u64, u32, u32, bool)>;
 
-    fn has_room(producer: &mut Producer<SendSlot>, lane: &Lane<SendSlot>, slots: u32) -> bool {
-        if !producer.knows_room(slots) {
-            producer.look_for_room(lane);
-        }
-        producer.knows_room(slots)
-    }
-
     fn run(len: u32, start: u32, steps: impl IntoIterator<Item = (u32, bool, bool)>) -> u32 {
         let (mut producer, lane) = queue::<SendSlot>(len);
         (producer.head, producer.limit) = (start, start.wrapping_add(len));
@@ -268,11 +293,7 @@ mod tests {
         for (id, (slots, signaled, complete)) in (1..).zip(steps) {
             let used: u32 = model.iter().map(|request| request.2).sum();
             let fits = used + slots <= len;
-            assert_eq!(
-                has_room(&mut producer, &lane, slots),
-                fits,
-                "{used} of {len} are used, {slots} wanted"
-            );
+            assert_eq!(producer.has_room(slots, &lane), fits, "{used} of {len} are used, {slots} wanted");
             if fits {
                 model.push_back((id, producer.head(), slots, signaled));
                 producer.push(producer.head(), id, slots, id as u32);
@@ -289,7 +310,73 @@ mod tests {
         producer.head()
     }
 
+    /// Whatever was completed since, slots are taken for free only in order, and only those that were filled.
+    #[derive(Default)]
+    struct Watch {
+        /// Where the known room ended.
+        limit: u32,
+    }
+
+    impl Watch {
+        fn look<S>(&mut self, producer: &Producer<S>, rolled_back: bool) {
+            let room = producer.limit.wrapping_sub(producer.head);
+            assert!(room <= producer.len, "{room} of {} are free", producer.len);
+            let back = is_before(producer.limit, self.limit);
+            assert!(!back || rolled_back, "what was free is not any more");
+            self.limit = producer.limit;
+        }
+    }
+
     proptest! {
+        #[test]
+        fn sends_that_are_not_outstanding_make_no_room(
+            bits in 0u32..6,
+            start: u32,
+            steps in prop::collection::vec((1u32..=5, 0u32..4, any::<u16>()), 1..600),
+        ) {
+            let len = 1 << bits;
+            let (mut producer, lane) = queue::<SendSlot>(len);
+            (producer.head, producer.limit) = (start, start.wrapping_add(len));
+            lane.tail.store(start, Ordering::Relaxed);
+            let mut watch = Watch { limit: producer.limit };
+            for (slots, what, counter) in steps {
+                let first = producer.head();
+                match what {
+                    0 => drop(lane.complete(counter.into())),
+                    1 => drop(lane.complete(first.wrapping_sub(u32::from(counter % 8)) & 0xffff)),
+                    _ => while producer.has_room(slots, &lane) && producer.head().wrapping_sub(first) < 2 * len {
+                        producer.push(producer.head(), 0, slots, 0);
+                        // in the middle of a batch too
+                        if counter % 3 == 0 {
+                            lane.complete(producer.head().wrapping_sub(slots) & 0xffff);
+                        }
+                    },
+                }
+                watch.look(&producer, false);
+                if what == 3 {
+                    producer.roll_back(first);
+                    watch.look(&producer, true);
+                }
+            }
+        }
+
+        #[test]
+        fn receives_that_are_not_outstanding_make_no_room(
+            bits in 0u32..6,
+            steps in prop::collection::vec((0usize..5, any::<bool>(), any::<u16>()), 1..600),
+        ) {
+            let (mut producer, lane) = queue::<RecvSlot>(1 << bits);
+            let mut watch = Watch { limit: producer.limit };
+            for (count, anywhere, counter) in steps {
+                if producer.has_room(count as u32, &lane) {
+                    producer.push_each(&vec![(); count], |_, ()| Ok::<_, ()>(0)).unwrap();
+                }
+                watch.look(&producer, false);
+                let near = producer.head().wrapping_add(4).wrapping_sub(u32::from(counter % 9));
+                lane.complete(if anywhere { counter.into() } else { near & 0xffff });
+            }
+        }
+
         #[test]
         fn no_slot_is_filled_before_it_is_free(
             bits in 0u32..9,
@@ -336,9 +423,9 @@ mod tests {
     #[test]
     fn an_empty_queue_takes_nothing() {
         let (mut producer, lane) = queue::<SendSlot>(0);
-        assert!(!has_room(&mut producer, &lane, 1));
+        assert!(!producer.has_room(1, &lane));
         assert_eq!(lane.complete(7).id, 0, "and a device that says otherwise does no harm");
-        assert!(!has_room(&mut producer, &lane, 1));
+        assert!(!producer.has_room(1, &lane));
         let (mut producer, lane) = queue::<RecvSlot>(0);
         for counter in [7, 0xffff, 0] {
             assert_eq!(lane.complete(counter), 0);
@@ -347,14 +434,48 @@ mod tests {
     }
 
     #[test]
+    fn queues_that_completed_nothing_are_not_kept() {
+        let lanes = |number| Arc::new(Lanes::new(number, number, queue(0).1, queue(0).1));
+        for start in [0, u32::MAX - 5] {
+            let at = |entry: u32| start.wrapping_add(entry);
+            let mut joined = Joined::default();
+            // entries up to 10 are written, and up to 3 are read
+            for _ in 0..1000 {
+                for number in [7, 8] {
+                    let one = lanes(number);
+                    joined.add(Arc::clone(&one), at(3));
+                    one.retire(at(10));
+                }
+            }
+            // the first of each may have completed what stands there
+            assert_eq!(joined.0.len(), 4, "and the last is looked at when the next one comes");
+            // one that may have completed entries 10 and 11, one that is there, and what was read meanwhile
+            let two = lanes(7);
+            joined.add(Arc::clone(&two), at(3));
+            two.retire(at(12));
+            joined.add(lanes(7), at(10));
+            let left = joined.take();
+            let covering =
+                |number, index| left.iter().position(|lanes| lanes.number == number && lanes.covers(index));
+            assert_eq!(left.len(), 2, "{left:?}");
+            assert_eq!(
+                (covering(7, at(10)), covering(7, at(11)), covering(7, at(12))),
+                (Some(0), Some(0), Some(1))
+            );
+            assert_eq!(covering(8, at(10)), None);
+            assert!(joined.take().is_empty());
+        }
+    }
+
+    #[test]
     fn taking_back_frees_the_slots() {
         let (mut producer, lane) = queue::<SendSlot>(4);
-        assert!(has_room(&mut producer, &lane, 4));
+        assert!(producer.has_room(4, &lane));
         let head = producer.head();
         producer.push(head, 1, 3, 0);
-        assert!(!has_room(&mut producer, &lane, 2));
+        assert!(!producer.has_room(2, &lane));
         producer.roll_back(head);
-        assert!(has_room(&mut producer, &lane, 4));
+        assert!(producer.has_room(4, &lane));
         producer.forget_room();
         assert!(!producer.knows_room(1));
     }

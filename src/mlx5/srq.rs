@@ -20,7 +20,7 @@ use super::delivery::Delivery;
 use super::dv::{self, SrqParts};
 use super::mmio::{Record, WqeRing};
 use super::post::put_list;
-use crate::cq::{CompletionQueue, Direct, Room};
+use crate::cq::{CqFor, Direct, Room};
 use crate::error::Result;
 use crate::mr::MrSlice;
 use crate::parent::Parent;
@@ -138,11 +138,11 @@ impl<'a, V: Delivery> SharedReceiveQueue<'a, Direct<V>> {
     #[doc(alias = "mlx5dv_init_obj")]
     pub fn direct(
         pd: impl Into<Parent<'a, ProtectionDomain<'a>>>,
-        recv_cq: impl Into<Parent<'a, CompletionQueue<'a, Direct<V>>>>,
+        recv_cq: impl CqFor<'a, Direct<V>>,
         depth: u32,
         sges: u32,
     ) -> Result<Self> {
-        let (pd, recv_cq) = (pd.into(), recv_cq.into());
+        let (pd, recv_cq) = (pd.into(), recv_cq.into_parent().into_direct());
         pd.context().check_same(recv_cq.context(), "receive completion queue")?;
         dv::check_mlx5(pd.context())?;
         dv::check_unsigned("MLX5_SRQ_SIGNATURE")?;

@@ -30,10 +30,9 @@ use crate::raw::{Raw, last_errno};
 use crate::srq::{SharedReceiveQueue, SrqCore};
 use crate::wr::encode::Limits;
 
-/// Sizes of a queue pair's queues (`struct ibv_qp_cap`).
+/// Sizes of a queue pair's queues (`struct ibv_qp_cap`). The default is what a [`QueuePairBuilder`] has if nothing is said.
 #[doc(alias = "ibv_qp_cap")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct QpCaps {
     /// Outstanding sends.
     pub send_depth: u32,
@@ -45,6 +44,12 @@ pub struct QpCaps {
     pub recv_sges: u32,
     /// Bytes of inline data of a send.
     pub inline: u32,
+}
+
+impl Default for QpCaps {
+    fn default() -> Self {
+        Self { send_depth: 16, recv_depth: 16, send_sges: 1, recv_sges: 1, inline: 0 }
+    }
 }
 
 impl QpCaps {
@@ -195,12 +200,11 @@ impl<'a, T: Transport, B: Backend> QueuePairBuilder<'a, T, B> {
         send_cq: CqParent<'a, B::Cq>,
         recv_cq: CqParent<'a, B::Cq>,
     ) -> Self {
-        let caps = QpCaps { send_depth: 16, recv_depth: 16, send_sges: 1, recv_sges: 1, inline: 0 };
         Self {
             pd,
             send_cq,
             recv_cq,
-            caps,
+            caps: QpCaps::default(),
             signal_all: false,
             srq: None,
             late_copies: false,
@@ -278,7 +282,7 @@ impl<'a, T: Transport, B: Backend> QueuePairBuilder<'a, T, B> {
             send_cq: self.send_cq.as_ptr(),
             recv_cq: self.recv_cq.as_ptr(),
             srq: self.srq_ptr(),
-            cap: self.caps().to_c(),
+            cap: self.asked().to_c(),
             qp_type: T::QP_TYPE,
             sq_sig_all: self.signal_all.into(),
             pd: self.pd.as_ptr(),
@@ -298,11 +302,17 @@ impl<'a, T: Transport, B: Backend> QueuePairBuilder<'a, T, B> {
         self.srq.as_ref().map_or(std::ptr::null_mut(), |srq| srq.as_ptr())
     }
 
-    pub(super) fn caps(&self) -> QpCaps {
+    pub(super) fn asked(&self) -> QpCaps {
         match self.srq {
             Some(_) => QpCaps { recv_depth: 0, recv_sges: 0, ..self.caps },
             None => self.caps,
         }
+    }
+
+    /// All sizes at once.
+    pub fn caps(mut self, caps: QpCaps) -> Self {
+        self.caps = caps;
+        self
     }
 
     /// How many sends can be outstanding; 16 if not said.
@@ -355,7 +365,7 @@ impl<'a, T: Transport, B: Backend> QueuePairBuilder<'a, T, B> {
                 ));
             }
         }
-        let QpCaps { send_depth, recv_depth, send_sges, recv_sges, .. } = self.caps();
+        let QpCaps { send_depth, recv_depth, send_sges, recv_sges, .. } = self.asked();
         let device = ctx.device_attr();
         Error::check_limit("outstanding sends", send_depth, device.max_qp_wr())?;
         Error::check_limit("outstanding receives", recv_depth, device.max_qp_wr())?;
@@ -376,7 +386,7 @@ impl<'a, T: Transport, B: Backend> QueuePairBuilder<'a, T, B> {
     ) -> Result<QueuePair<'a, T, Reset, B>> {
         self.check()?;
         self.pd.claim(Posting::Borrowed)?;
-        let needed = B::cq_entries::<T>(&self.caps);
+        let needed = B::cq_entries::<T>(&self.asked());
         let (send_cq, recv_cq) = (self.send_cq.clone(), self.recv_cq.clone());
         let (mut send, mut recv) = match &self.srq {
             Some(srq) => Share::with_srq(send_cq, recv_cq, needed.0, srq)?,

@@ -26,7 +26,7 @@ impl<V: Delivery> Backend for Direct<V> {
     type Link = DirectLink;
 
     fn cq_entries<T: Transport>(caps: &QpCaps) -> (u32, u32) {
-        mlx5::ring_sizes(T::DATAGRAM, T::SEND_OPS, caps)
+        mlx5::cq_entries::<T>(caps)
     }
 
     #[inline(always)]
@@ -67,14 +67,6 @@ impl<'a, T: Transport, V: Delivery> QueuePairBuilder<'a, T, Direct<V>> {
         Self::of(pd.into(), send_cq.into_parent(), recv_cq.into_parent())
     }
 
-    /// How many entries the queues will claim of the send and the receive completion queue (of one, if they are the
-    /// same, both): what to make those with, at least. Where one is too
-    /// small, [`build`](Self::build)'s error says how many it takes. A [shared](Self::srq) receive queue's are not among them
-    /// ([`SharedReceiveQueue::cq_entries`](crate::SharedReceiveQueue::cq_entries)).
-    pub fn cq_entries(&self) -> (u32, u32) {
-        Direct::<V>::cq_entries::<T>(&self.caps())
-    }
-
     /// `mlx5dv_create_qp`—Makes it, in a thread domain of its own, and takes its queues over.
     ///
     /// # Errors
@@ -105,7 +97,7 @@ impl<'a, T: Transport, V: Delivery> QueuePairBuilder<'a, T, Direct<V>> {
                 let cqs = [this.send_cq.as_ptr(), this.recv_cq.as_ptr()];
                 let held = domain.take();
                 let made = held.as_ref().map_or((std::ptr::null_mut(), Default::default()), |held| {
-                    let (ctx, cap, id) = (this.pd.context(), this.caps().to_c(), this.id.to_context());
+                    let (ctx, cap, id) = (this.pd.context(), this.asked().to_c(), this.id.to_context());
                     let srq = this.srq_ptr();
                     // SAFETY: the parents are alive and of one context; the domain goes after the queue pair.
                     unsafe {

@@ -14,7 +14,7 @@ use ibv::{
 
 fn queue(rig: &Rig, wide: bool, entries: u32) -> Cq<Direct> {
     let builder = CompletionQueue::builder(&rig.ctx, entries).compressed();
-    Arc::new(if wide { builder.build_direct_wide() } else { builder.build_direct() }.unwrap())
+    Arc::new(if wide { builder.wide() } else { builder }.build_direct().unwrap())
 }
 
 #[test]
@@ -140,10 +140,14 @@ fn sessions_of_before_are_passed_over_whole() {
 }
 
 #[test]
-fn only_a_direct_queue_is_compressed() {
+fn only_a_direct_queue_is_compressed_or_wide() {
     let rig = Rig::new();
-    let refused = CompletionQueue::builder(&rig.ctx, 64).compressed().build();
-    assert!(matches!(refused, Err(Error::Invalid { .. })));
+    let builder = || CompletionQueue::builder(&rig.ctx, 64);
+    for (refused, what) in [(builder().compressed(), "compressed"), (builder().wide(), "wide")] {
+        let error = refused.build().unwrap_err();
+        assert!(matches!(error, Error::Invalid { .. }) && error.to_string().contains(what), "{error}");
+    }
+    assert!(matches!(builder().wide().build_extended::<()>(), Err(Error::Invalid { .. })));
 }
 
 /// Titles as no device writes them lead from the first entry back to it, two laps on: who looks for the end of what was

@@ -78,7 +78,7 @@ impl Rig {
 
     /// Of entries of 128 bytes.
     pub(crate) fn direct_wide(&self, entries: u32) -> Cq<Direct> {
-        Arc::new(CompletionQueue::builder(&self.ctx, entries).build_direct_wide().unwrap())
+        Arc::new(CompletionQueue::builder(&self.ctx, entries).wide().build_direct().unwrap())
     }
 
     pub(crate) fn basic_qp<T: Transport>(

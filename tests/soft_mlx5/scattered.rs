@@ -24,7 +24,7 @@ const fn room(wide: bool) -> usize {
 
 fn queue(rig: &Rig, wide: bool, entries: u32) -> Queue {
     let builder = CompletionQueue::builder(&rig.ctx, entries);
-    let made = if wide { builder.build_direct_scattered_wide() } else { builder.build_direct_scattered() };
+    let made = if wide { builder.wide() } else { builder }.build_direct_scattered();
     Arc::new(made.unwrap())
 }
 
@@ -264,8 +264,7 @@ fn many_of_all_kinds() {
         let cq = {
             let builder = CompletionQueue::builder(&rig.ctx, 256);
             let builder = if compressed { builder.compressed() } else { builder };
-            let made =
-                if wide { builder.build_direct_scattered_wide() } else { builder.build_direct_scattered() };
+            let made = if wide { builder.wide() } else { builder }.build_direct_scattered();
             Arc::new(made.unwrap())
         };
         let mut poller = Poller::new(&cq).unwrap();

@@ -163,7 +163,7 @@ fn everything<V: Delivery>(kind: Kind<V>) {
 #[test]
 fn on_a_queue_of_short_and_of_wide_entries() {
     everything(CompletionQueueBuilder::build_direct);
-    everything(CompletionQueueBuilder::build_direct_wide);
+    everything(|cq| cq.wide().build_direct());
 }
 
 #[test]
@@ -175,7 +175,7 @@ fn on_a_compressed_queue() {
 fn on_queues_that_data_comes_in() {
     everything(CompletionQueueBuilder::build_direct_scattered);
     everything(|cq| cq.compressed().build_direct_scattered());
-    everything(|cq| cq.compressed().build_direct_scattered_wide());
+    everything(|cq| cq.compressed().wide().build_direct_scattered());
 }
 
 /// Bytes of the ring are changed, mostly in the last words, and entries made that name the queue pairs. Whatever it says,
@@ -249,5 +249,5 @@ fn whatever_a_device_writes() {
         assert!(data.is_none_or(|data| data.len() <= 64));
     };
     nonsense(|cq| cq.compressed().build_direct_scattered(), look);
-    nonsense(CompletionQueueBuilder::build_direct_scattered_wide, look);
+    nonsense(|cq| cq.wide().build_direct_scattered(), look);
 }
