@@ -2,6 +2,7 @@
 
 pub(crate) mod owner;
 mod shared;
+mod slots;
 mod store;
 pub(crate) mod trap;
 mod watch;
@@ -33,11 +34,16 @@ pub(crate) fn be_loud() {
 
 /// Notes a violation.
 pub(crate) fn report(text: String) {
+    note(1, text);
+}
+
+/// Notes `count` violations, of which `text` is all that is known.
+fn note(count: u64, text: String) {
     if LOUD.load(Ordering::Relaxed) {
         crate::log::tell(&format!(": VIOLATION: {text}"));
     }
     let mut f = found();
-    f.0 += 1;
+    f.0 += count;
     if f.1.len() < KEPT {
         f.1.push(text);
     }

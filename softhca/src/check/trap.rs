@@ -18,8 +18,8 @@
 //!
 //! # Safety
 //!
-//! The handlers use what is in this file only: static arrays of atomics, the fault's own address, and the system
-//! calls `mprotect` and `gettid`, all async-signal-safe; no lock, no allocation, no formatting. They
+//! The handlers use atomics in places that stay where they are, the fault's own address, and the system calls `mprotect`
+//! and `gettid` only, all async-signal-safe; no lock, no allocation, no formatting. They
 //! read memory of rings and records whose queues are alive (their entries are removed before the application may
 //! free them). Faults that are not at a watched page go to the handler that was there before.
 #![expect(unsafe_code, reason = "signal handlers and page protection")]
@@ -80,11 +80,11 @@ pub(crate) fn forget_record(db: u64) {
     }
 }
 
-/// An SRQ: its record, buffer and the logarithm of its stride.
-pub(crate) fn watch_srq(srqn: u32, db: u64, buf: u64, shift: u32) {
+/// An SRQ: its record, buffer, the logarithm of its stride, and how many WQEs there are.
+pub(crate) fn watch_srq(srqn: u32, db: u64, buf: u64, shift: u32, slots: u32) {
     watch_record(db);
     if is_on() {
-        shared::add(srqn, db, buf, shift);
+        shared::add(srqn, db, buf, shift, slots);
     }
 }
 
@@ -146,7 +146,16 @@ pub(crate) fn counts() -> (u64, u64) {
 
 /// Turns what the handlers found into text.
 pub(crate) fn collect() {
-    watch::FOUND.drain(|kind, a, b, c| super::report(text(kind, a, b, c)));
+    let more = watch::FOUND.drain(|kind, a, b, c| super::report(text(kind, a, b, c)));
+    if more != 0 {
+        super::note(more as u64, format!("{more} more in trap mode at once, of which nothing was kept"));
+    }
+    let unchecked = watch::UNCHECKED.swap(0, Ordering::AcqRel);
+    if unchecked != 0 {
+        crate::log::tell(&format!(
+            ": {unchecked} stores passed unchecked: too many threads made one at once"
+        ));
+    }
 }
 
 fn text(kind: Kind, a: u64, b: u64, c: u64) -> String {
@@ -170,6 +179,11 @@ fn text(kind: Kind, a: u64, b: u64, c: u64) -> String {
         Kind::HalfAgain => {
             format!(
                 "QP {a:#x}: WQE {b} was copied to the register at {c:#x}, as was the one before: use them in turn"
+            )
+        }
+        Kind::NoSlot => {
+            format!(
+                "SRQ {a}: the doorbell record counted receive {b}, which would be in WQE {c}, of which there is none"
             )
         }
         Kind::ArmDiffers => format!("CQ {a:#x}: armed by {b:#x}, but its record says {c:#x}"),
@@ -245,7 +259,7 @@ mod handlers {
         }
         let width = store_width(code(context));
         if !watch::STEPS.begin(thread(), addr, width) {
-            // More threads at once than there are places: let this one through unchecked.
+            watch::UNCHECKED.fetch_add(1, Ordering::AcqRel);
             protect(addr & !4095, false);
             return;
         }

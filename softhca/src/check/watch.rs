@@ -1,4 +1,4 @@
-//! What trap mode watches, and its checks. Used by signal handlers: atomics in static arrays only.
+//! What trap mode watches, and its checks. Used by signal handlers: atomics in places that stay only.
 //!
 //! # Safety
 //!
@@ -6,6 +6,7 @@
 //! removed before the application may free what they name (see `trap`).
 #![expect(unsafe_code, reason = "reads rings and records by address")]
 
+use super::slots::Slots;
 use crate::bits;
 use std::ptr::with_exposed_provenance;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -29,9 +30,10 @@ pub(super) enum Kind {
     UnknownCq,
     ArmDiffers,
     HalfAgain,
+    NoSlot,
 }
 
-const KINDS: [Kind; 12] = [
+const KINDS: [Kind; 13] = [
     Kind::UnknownQp,
     Kind::WrongRegister,
     Kind::RecordNotSet,
@@ -44,6 +46,7 @@ const KINDS: [Kind; 12] = [
     Kind::UnknownCq,
     Kind::ArmDiffers,
     Kind::HalfAgain,
+    Kind::NoSlot,
 ];
 
 /// Findings, until somebody turns them into text.
@@ -56,7 +59,7 @@ pub(super) static FOUND: Findings =
     Findings { count: AtomicUsize::new(0), slots: [const { [const { AtomicU64::new(0) }; 4] }; 256] };
 
 impl Findings {
-    fn add(&self, kind: Kind, a: u64, b: u64, c: u64) {
+    pub(super) fn add(&self, kind: Kind, a: u64, b: u64, c: u64) {
         let i = self.count.fetch_add(1, Ordering::AcqRel);
         if let Some([k, x, y, z]) = self.slots.get(i) {
             x.store(a, Ordering::Relaxed);
@@ -66,20 +69,23 @@ impl Findings {
         }
     }
 
-    pub(super) fn drain(&self, mut f: impl FnMut(Kind, u64, u64, u64)) {
-        let n = self.count.swap(0, Ordering::AcqRel).min(self.slots.len());
+    /// Gives how many more there were, for which there was no room.
+    pub(super) fn drain(&self, mut f: impl FnMut(Kind, u64, u64, u64)) -> usize {
+        let n = self.count.swap(0, Ordering::AcqRel);
         for [k, x, y, z] in self.slots.iter().take(n) {
             let code = k.swap(0, Ordering::AcqRel);
             if let Some(kind) = KINDS.into_iter().find(|k| *k as u64 == code) {
                 f(kind, x.load(Ordering::Relaxed), y.load(Ordering::Relaxed), z.load(Ordering::Relaxed));
             }
         }
+        n.saturating_sub(self.slots.len())
     }
 }
 
 /// Doorbell pages of the application, with the WQE that each register was rung for last.
-pub(super) struct Pages([PageSlot; 512], AtomicUsize);
+pub(super) struct Pages(Slots<PageSlot, 64>);
 
+#[derive(Debug, Default)]
 struct PageSlot {
     addr: AtomicUsize,
     ctx: AtomicU32,
@@ -90,40 +96,20 @@ struct PageSlot {
     by: [AtomicU32; 2],
 }
 
-pub(super) static PAGES: Pages = Pages(
-    [const {
-        PageSlot {
-            addr: AtomicUsize::new(0),
-            ctx: AtomicU32::new(0),
-            page: AtomicU32::new(0),
-            last: [const { AtomicU64::new(0) }; 4],
-            by: [const { AtomicU32::new(0) }; 2],
-        }
-    }; 512],
-    AtomicUsize::new(0),
-);
+pub(super) static PAGES: Pages = Pages(Slots::new());
 
 impl Pages {
     pub(super) fn add(&self, addr: usize, ctx: u32, page: u32) {
         // A new mapping at an old address replaces it.
-        let at = |s: &&PageSlot, a| s.addr.load(Ordering::Acquire) == a;
-        let Some(s) = self.used().find(|s| at(s, addr)).or_else(|| self.0.iter().find(|s| at(s, 0))) else {
-            return;
-        };
+        let at = |s: &PageSlot, a| s.addr.load(Ordering::Acquire) == a;
+        let s = self.0.iter().find(|s| at(s, addr)).unwrap_or_else(|| self.0.claim(|s| at(s, 0)));
         s.ctx.store(ctx, Ordering::Relaxed);
         s.page.store(page, Ordering::Relaxed);
         s.addr.store(addr, Ordering::Release);
-        let n = self.0.iter().rposition(|s| s.addr.load(Ordering::Acquire) != 0).map_or(0, |i| i + 1);
-        self.1.fetch_max(n, Ordering::AcqRel);
-    }
-
-    /// The slots that were ever used.
-    fn used(&self) -> impl Iterator<Item = &PageSlot> {
-        self.0.iter().take(self.1.load(Ordering::Acquire))
     }
 
     pub(super) fn remove_where(&self, which: impl Fn(u32, u32) -> bool) {
-        for s in self.used() {
+        for s in self.0.iter() {
             if s.addr.load(Ordering::Acquire) != 0
                 && which(s.ctx.load(Ordering::Relaxed), s.page.load(Ordering::Relaxed))
             {
@@ -133,46 +119,52 @@ impl Pages {
     }
 
     fn get(&self, addr: usize) -> Option<&PageSlot> {
-        self.used().find(|s| s.addr.load(Ordering::Acquire) == addr & !4095 && addr >= 4096)
+        self.0.iter().find(|s| s.addr.load(Ordering::Acquire) == addr & !4095 && addr >= 4096)
     }
 }
 
-/// Pages with doorbell records, with the number of queues on each.
-pub(super) struct Records([(AtomicUsize, AtomicU32); 1024], AtomicUsize);
+/// Pages with doorbell records.
+pub(super) struct Records(Slots<RecordPage, 64>);
 
-pub(super) static RECORDS: Records =
-    Records([const { (AtomicUsize::new(0), AtomicU32::new(0)) }; 1024], AtomicUsize::new(0));
+#[derive(Debug, Default)]
+struct RecordPage {
+    /// 0 if free.
+    addr: AtomicUsize,
+    /// How many records are on it.
+    records: AtomicU32,
+}
+
+pub(super) static RECORDS: Records = Records(Slots::new());
 
 impl Records {
+    fn get(&self, page: usize) -> Option<&RecordPage> {
+        self.0.iter().find(|p| p.addr.load(Ordering::Acquire) == page)
+    }
+
     /// Counts a record on `page`; true if it is the first. (Called under the model's lock.)
     pub(super) fn add(&self, page: usize) -> bool {
-        if let Some((_, n)) = self.0.iter().find(|(p, _)| p.load(Ordering::Acquire) == page) {
-            n.fetch_add(1, Ordering::AcqRel);
+        if let Some(p) = self.get(page) {
+            p.records.fetch_add(1, Ordering::AcqRel);
             return false;
         }
-        let Some((p, n)) = self.0.iter().find(|(p, _)| p.load(Ordering::Acquire) == 0) else { return false };
-        n.store(1, Ordering::Release);
-        p.store(page, Ordering::Release);
-        let used = self.0.iter().rposition(|(p, _)| p.load(Ordering::Acquire) != 0).map_or(0, |i| i + 1);
-        self.1.fetch_max(used, Ordering::AcqRel);
+        let p = self.0.claim(|p| p.addr.load(Ordering::Acquire) == 0);
+        p.records.store(1, Ordering::Release);
+        p.addr.store(page, Ordering::Release);
         true
     }
 
     /// True if it was the last one on `page`.
     pub(super) fn remove(&self, page: usize) -> bool {
-        let Some((p, n)) = self.0.iter().find(|(p, _)| p.load(Ordering::Acquire) == page) else {
-            return false;
-        };
-        if n.fetch_sub(1, Ordering::AcqRel) != 1 {
+        let Some(p) = self.get(page) else { return false };
+        if p.records.fetch_sub(1, Ordering::AcqRel) != 1 {
             return false;
         }
-        p.store(0, Ordering::Release);
+        p.addr.store(0, Ordering::Release);
         true
     }
 
     fn has(&self, addr: usize) -> bool {
-        let used = self.1.load(Ordering::Acquire);
-        addr >= 4096 && self.0.iter().take(used).any(|(p, _)| p.load(Ordering::Acquire) == addr & !4095)
+        addr >= 4096 && self.get(addr & !4095).is_some()
     }
 }
 
@@ -187,12 +179,9 @@ pub(super) struct Queue {
     pub(super) page: u32,
 }
 
-pub(super) struct Queues {
-    /// How many slots were ever used.
-    used: AtomicUsize,
-    slots: [QueueSlot; 4096],
-}
+pub(super) struct Queues(Slots<QueueSlot, 64>);
 
+#[derive(Debug, Default)]
 struct QueueSlot {
     /// Number + 1; 0 if free.
     number: AtomicU32,
@@ -211,41 +200,17 @@ struct QueueSlot {
 
 const AGAIN: u32 = 1 << 31;
 
-macro_rules! queues {
-    () => {
-        Queues {
-            used: AtomicUsize::new(0),
-            slots: [const {
-                QueueSlot {
-                    number: AtomicU32::new(0),
-                    db: AtomicU64::new(0),
-                    ring: AtomicU64::new(0),
-                    blocks: AtomicU32::new(0),
-                    ctx: AtomicU32::new(0),
-                    page: AtomicU32::new(0),
-                    next: AtomicU32::new(0),
-                    turn: AtomicU32::new(0),
-                    behind: AtomicU32::new(0),
-                }
-            }; 4096],
-        }
-    };
-}
-
-pub(super) static QUEUES: Queues = queues!();
-pub(super) static CQS: Queues = queues!();
+pub(super) static QUEUES: Queues = Queues(Slots::new());
+pub(super) static CQS: Queues = Queues(Slots::new());
 
 impl Queues {
     fn live(&self) -> impl Iterator<Item = &QueueSlot> {
-        self.slots
-            .iter()
-            .take(self.used.load(Ordering::Acquire))
-            .filter(|s| s.number.load(Ordering::Acquire) != 0)
+        self.0.iter().filter(|s| s.number.load(Ordering::Acquire) != 0)
     }
 
+    /// (Called under the model's lock.)
     pub(super) fn add(&self, q: Queue) {
-        let Some(i) = self.slots.iter().position(|s| s.number.load(Ordering::Acquire) == 0) else { return };
-        let Some(s) = self.slots.get(i) else { return };
+        let s = self.0.claim(|s| s.number.load(Ordering::Acquire) == 0);
         s.db.store(q.db, Ordering::Relaxed);
         s.ring.store(q.ring, Ordering::Relaxed);
         s.blocks.store(q.blocks, Ordering::Relaxed);
@@ -255,7 +220,6 @@ impl Queues {
         s.turn.store(0, Ordering::Relaxed);
         s.behind.store(0, Ordering::Relaxed);
         s.number.store(q.number + 1, Ordering::Release);
-        self.used.fetch_max(i + 1, Ordering::AcqRel);
     }
 
     pub(super) fn remove(&self, number: u32) {
@@ -286,6 +250,9 @@ impl Queues {
         self.live().find(|s| s.number.load(Ordering::Acquire) == number + 1)
     }
 }
+
+/// Stores that were not checked, since more threads than [`STEPS`] has places for made one at once.
+pub(super) static UNCHECKED: AtomicU64 = AtomicU64::new(0);
 
 /// Threads that are executing the one store.
 pub(super) struct Steps([(AtomicU32, AtomicUsize, AtomicU32); 256]);
@@ -526,6 +493,12 @@ mod tests {
         let mut v = Vec::new();
         F.drain(|k, a, _, c| v.push((k, a, c)));
         assert_eq!(v, [(Kind::Width, 1, 3), (Kind::UnknownQp, 4, 6)]);
-        F.drain(|_, _, _, _| panic!("empty"));
+        assert_eq!(F.drain(|_, _, _, _| panic!("empty")), 0);
+        // What has no room is counted.
+        for i in 0..300 {
+            F.add(Kind::Width, i, 0, 0);
+        }
+        let mut kept = 0;
+        assert_eq!((F.drain(|_, _, _, _| kept += 1), kept), (44, 256));
     }
 }

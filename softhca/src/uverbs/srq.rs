@@ -60,7 +60,8 @@ impl Call<'_> {
         }
         let (db, buf, shift) = (srq.db, srq.buf, srq.shift);
         let srqn = self.model.srqs.insert(srq);
-        crate::check::trap::watch_srq(srqn, db, buf, shift);
+        // libmlx5 has room for a power of two, and keeps one free. Links have 16 bits.
+        crate::check::trap::watch_srq(srqn, db, buf, shift, (max_wr.min(0xffff) + 1).next_power_of_two());
         let handle = self.hold(Handle::Srq(srqn))?;
         self.attrs.set(0, handle);
         self.attrs.write(11, &max_wr);

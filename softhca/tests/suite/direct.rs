@@ -7,7 +7,7 @@
 #![expect(unsafe_code, reason = "drives a device")]
 #![allow(clippy::borrow_as_ptr, clippy::unnecessary_cast, reason = "arguments of C functions")]
 
-use super::ring::{Ring, memory};
+use super::ring::{Ring, memory, shared_memory};
 use crate::common::*;
 use ibv_sys::*;
 use std::sync::atomic::{Ordering, compiler_fence};
@@ -177,6 +177,81 @@ fn planted_errors_are_caught() {
         other2.destroy();
         p.close();
     }
+    d.close();
+}
+
+/// A receive that is written after it was counted is found in any queue and in any WQE.
+#[test]
+fn shared_queues_are_checked_however_many_and_long_they_are() {
+    let (_g, hca) = start();
+    if !crate::MODE.traps() {
+        return;
+    }
+    let d = Dev::open(0);
+    let mut mem = vec![0u8; 64];
+    let m = d.mr(&mut mem, ALL);
+    let small: Vec<_> = (0..40).map(|_| d.srq(3)).collect();
+    let long = d.srq(3000);
+    let cq = d.cq(64);
+    let sender = d.qp(RC, cq, cq);
+    for (srq, taken) in [(small[20], 0), (small[39], 2), (long, 900), (long, 1500)] {
+        let receiver = d.qp_with(RC, cq, cq, srq, 0, 16);
+        sender.up(receiver.num, &d, &d, Path::default());
+        receiver.up(sender.num, &d, &d, Path::default());
+        for i in 0..taken {
+            assert_eq!(srq_recv(srq, i, &mut [m.sge(0, 8)]), 0);
+        }
+        let dv = shared_memory(srq);
+        assert_eq!(srq_recv(srq, taken, &mut [m.sge(0, 8)]), 0);
+        let (stride, head) = (dv.stride as usize, dv.head as usize);
+        // SAFETY: the last word of the WQE that was posted last, in the ring, before it is taken.
+        unsafe {
+            let word = dv.buf.cast::<u8>().add((head + 1) * stride - 8).cast::<u64>();
+            word.write_volatile(word.read_volatile() ^ 1);
+        }
+        hca.take_violations();
+        for _ in 0..=taken {
+            sender.send(wr(IBV_WR_SEND, 1, &mut [m.sge(0, 0)]));
+            hca.run_until_idle();
+            drain(cq);
+        }
+        let (n, found) = hca.take_violations();
+        assert_eq!(n, 1, "{taken}: {found:?}");
+        assert!(found[0].contains("is not what it was when the doorbell record counted it"), "{found:?}");
+        assert_eq!(sender.to(IBV_QPS_RESET), 0);
+        receiver.destroy();
+    }
+    sender.destroy();
+    free_cq(cq);
+    small.into_iter().chain([long]).for_each(free_srq);
+    m.dereg();
+    d.close();
+}
+
+/// The record counts more receives than the chain has: it leads out of the ring.
+#[test]
+fn a_shared_queue_that_leads_out_of_its_ring() {
+    let (_g, hca) = start();
+    if !crate::MODE.traps() {
+        return;
+    }
+    let d = Dev::open(0);
+    let srq = d.srq(7);
+    let dv = shared_memory(srq);
+    hca.take_violations();
+    // (libmlx5 makes it of twice as many.)
+    // SAFETY: the link of the first WQE, and the record. Nothing is posted by libmlx5, which would follow the link.
+    unsafe {
+        dv.buf.cast::<u16>().add(1).write_volatile(16u16.to_be());
+        dv.dbrec.write_volatile(3u32.to_be());
+    }
+    let (n, found) = hca.take_violations();
+    assert_eq!(n, 1, "{found:?}");
+    assert!(
+        found[0].contains("counted receive 1, which would be in WQE 16, of which there is none"),
+        "{found:?}"
+    );
+    free_srq(srq);
     d.close();
 }
 

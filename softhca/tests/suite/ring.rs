@@ -60,6 +60,17 @@ pub(crate) struct Ring {
     seen: u32,
 }
 
+/// Ring and record of a shared receive queue.
+pub(crate) fn shared_memory(srq: *mut ibv_srq) -> mlx5dv_srq {
+    let mut dv = mlx5dv_srq::default();
+    let mut o = mlx5dv_obj::default();
+    o.srq.in_ = srq;
+    o.srq.out = &mut dv;
+    // SAFETY: a queue that the test holds (see the module), and room for what is said of it.
+    assert_eq!(unsafe { mlx5dv_init_obj(&mut o, MLX5DV_OBJ_SRQ as _) }, 0);
+    dv
+}
+
 impl Ring {
     pub(crate) fn of(cq: *mut ibv_cq) -> Self {
         let mut dv = mlx5dv_cq::default();
