@@ -207,7 +207,7 @@ impl Faults {
         self.failing.remove(&self.verbs)
     }
 
-    /// Counts a successful send completion; says whether it is an error instead.
+    /// Counts a successful send completion, of a signaled request; says whether it is an error instead.
     pub(crate) fn on_completion(&mut self) -> Option<Syndrome> {
         self.completions += 1;
         self.bad.remove(&self.completions)

@@ -248,6 +248,23 @@ fn the_log_tells_what_happened() {
 }
 
 #[test]
+fn the_files_are_there_for_all_who_look() {
+    for flags in [&[][..], &["-D_FILE_OFFSET_BITS=64"]] {
+        assert_eq!(
+            compiled("looks", flags).run(&[], &[("SOFTHCA_FABRIC", &unique().0)]),
+            "ok\n",
+            "{flags:?}"
+        );
+    }
+    assert_eq!(run("ls", &["/sys/class/infiniband"], &[]), "mlx5_0\n");
+    let t = run("ls", &["-ld", "/sys/class/infiniband/mlx5_0", "/dev/infiniband/uverbs0"], &[]);
+    assert!(t.lines().any(|l| l.starts_with('d')) && t.contains("231, 192"), "{t}");
+    let script = "test -d /sys/class/infiniband/mlx5_0/ports && test -c /dev/infiniband/uverbs0 && \
+                  test ! -e /sys/class/infiniband/mlx5_1 && echo ok";
+    assert_eq!(run("sh", &["-c", script], &[]), "ok\n");
+}
+
+#[test]
 fn programs_without_rdma_are_left_alone() {
     let t = run("ls", &["/sys/class"], &[]);
     assert!(!t.is_empty());

@@ -105,6 +105,17 @@ pub(crate) enum Data {
     Placed,
 }
 
+impl Data {
+    /// Whether it may be what was asked for by a request for `len` bytes. (A process of the fabric may be broken.)
+    pub(crate) fn is_of(&self, len: u64) -> bool {
+        match self {
+            Self::Bytes(b) => b.len() as u64 == len,
+            Self::Spans(_) | Self::Placed => true,
+            Self::None => false,
+        }
+    }
+}
+
 /// The answer to a message.
 #[derive(Clone, Debug)]
 pub(crate) enum Answer {
@@ -115,4 +126,16 @@ pub(crate) enum Answer {
     Rnr(u8),
     /// None, and none will come.
     Silent,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_are_as_long_as_was_asked_for() {
+        let bytes = |n| Data::Bytes(vec![0; n]);
+        assert!(bytes(8).is_of(8) && bytes(0).is_of(0) && Data::Placed.is_of(100_000));
+        assert!(!bytes(65).is_of(64) && !bytes(7).is_of(8) && !Data::None.is_of(8));
+    }
 }

@@ -341,10 +341,13 @@ impl Model {
 
     /// The request was executed; what it reads is put where it belongs.
     fn accept(&mut self, qpn: u32, w: &Wqe, payload: &Payload, data: &Data) -> Progress {
-        if let Some(s) = self.faults.on_completion() {
+        let len = w.len();
+        if let Some(s) = w.signaled.then(|| self.faults.on_completion()).flatten() {
             return self.failed(qpn, w, s);
         }
-        let len = w.len();
+        if opcode::is_read(w.opcode) && !data.is_of(len) {
+            return self.failed(qpn, w, Syndrome::BadResponse);
+        }
         let mut bytes = 0;
         let mut scatter = None;
         if let (true, Payload::Spans(_, to)) = (opcode::is_read(w.opcode), payload) {

@@ -152,6 +152,14 @@ fn get_request(r: &mut Reader<'_>, process: impl Fn() -> i32) -> Option<Request>
             Payload::Spans(Space::Process(pid), spans)
         }
     };
+    // No message is longer than a byte count says, nor says that it is longer, or shorter, than what it carries.
+    let carried = match &payload {
+        Payload::Bytes(b) => b.len() as u64,
+        Payload::Spans(_, spans) => spans.iter().try_fold(0u64, |n, s| n.checked_add(s.len))?,
+    };
+    if carried != len || u32::try_from(len).is_err() {
+        return None;
+    }
     Some(Request {
         op,
         kind,
@@ -263,7 +271,7 @@ impl Message {
 mod tests {
     use super::*;
 
-    fn request(payload: Payload) -> Request {
+    fn request(len: u64, payload: Payload) -> Request {
         Request {
             op: 9,
             kind: QpKind::XrcIni,
@@ -277,7 +285,7 @@ mod tests {
             raddr: 7,
             swap_add: 8,
             compare: 9,
-            len: super::super::INLINE + 1,
+            len,
             qkey: 11,
             pkey: 12,
             srqn: 13,
@@ -290,11 +298,9 @@ mod tests {
 
     #[test]
     fn round_trip() {
-        for p in [
-            Payload::Bytes(b"hello".to_vec()),
-            Payload::Spans(Space::Process(5), vec![Span { addr: 1, len: 2 }, Span { addr: 3, len: 4 }]),
-        ] {
-            let m = Message::Request { generation: 4, dev: 1, transmission: 7, request: request(p) };
+        let long = super::super::INLINE + 1;
+        for (len, p) in [(5, Payload::Bytes(b"hello".to_vec())), (long, spans(&[2, long - 2]))] {
+            let m = Message::Request { generation: 4, dev: 1, transmission: 7, request: request(len, p) };
             let back = Message::decode(&m.encode(), || 5).unwrap();
             assert_eq!(format!("{m:?}"), format!("{back:?}"));
         }
@@ -306,13 +312,35 @@ mod tests {
         }
     }
 
+    fn spans(lengths: &[u64]) -> Payload {
+        Payload::Spans(Space::Process(5), lengths.iter().map(|len| Span { addr: 1, len: *len }).collect())
+    }
+
+    #[test]
+    fn lengths_that_make_no_sense_are_refused() {
+        let bytes = |n| Payload::Bytes(vec![1; n]);
+        for (len, payload) in [
+            (u64::MAX, bytes(9)),
+            (8, bytes(9)),
+            (10, bytes(9)),
+            (0, spans(&[1])),
+            (1 << 20, spans(&[1 << 19, 1 << 18])),
+            (1, spans(&[u64::MAX, 2])),
+            (u64::MAX, spans(&[u64::MAX])),
+            (1 << 32, spans(&[1 << 32])),
+        ] {
+            let m = Message::Group { generation: 4, gid: [1; 16], request: request(len, payload) };
+            assert!(Message::decode(&m.encode(), || 5).is_none(), "{m:?}");
+        }
+    }
+
     #[test]
     fn cut_messages_are_refused() {
         let m = Message::Request {
             generation: 4,
             dev: 1,
             transmission: 7,
-            request: request(Payload::Bytes(vec![1; 9])),
+            request: request(9, Payload::Bytes(vec![1; 9])),
         };
         let b = m.encode();
         for n in 0..b.len() {

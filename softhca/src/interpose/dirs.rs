@@ -71,8 +71,14 @@ pub(crate) unsafe extern "C" fn opendir(path: *const c_char) -> *mut DIR {
     let addr = p.expose_provenance();
     let free = |s: &&AtomicUsize| s.compare_exchange(0, addr, Ordering::AcqRel, Ordering::Relaxed).is_ok();
     if OPEN.iter().find(free).is_none() {
-        // SAFETY: the box just made, known to nobody else.
-        drop(unsafe { Box::from_raw(p) });
+        // SAFETY: the box just made, known to nobody else, and what was opened for it.
+        unsafe {
+            drop(Box::from_raw(p));
+            fds::disown(fd);
+            if !host.is_null() {
+                real::closedir(host);
+            }
+        }
         real::set_errno(libc::EMFILE);
         return null_mut();
     }

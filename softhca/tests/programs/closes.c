@@ -1,6 +1,6 @@
 /* Closes all descriptors but its own, as daemons do: between listing the devices and opening one, and with a device
  * open. Then two processes exchange short and long messages, and wait for an event. Or puts another file in the place
- * of a channel that an event is sent to. Prints "ok". */
+ * of those of the device, of a channel that an event is sent to, and of a context. Prints "ok". */
 #define _GNU_SOURCE
 #include "end.h"
 #include <fcntl.h>
@@ -69,14 +69,31 @@ static void exchange(int side, int socket)
 	CHECK(!ibv_dereg_mr(e.mr) && !ibv_dealloc_pd(e.pd) && !ibv_close_device(e.ctx));
 }
 
-static void replace_channel(void)
+/* Not the device's own: then it goes on. A channel, and a context, which that closes. */
+static void replace(void)
 {
 	struct end e = end_open();
+	int null = open("/dev/null", O_RDONLY), own = 0;
 	end_connect(&e, end_where(&e), 14, 7);
+	for (int fd = 800; fd < 1000; fd++)
+		if (fcntl(fd, F_GETFD) >= 0) {
+			CHECK(dup2(null, fd) == -1 && errno == EBUSY);
+			CHECK(dup3(null, fd, O_CLOEXEC) == -1 && errno == EBUSY);
+			CHECK(dup2(fd, fd) == fd && dup2(-1, fd) == -1 && errno == EBADF);
+			own++;
+		}
+	CHECK(own > 0);
 	CHECK(!ibv_req_notify_cq(e.cq, 0));
-	CHECK(dup2(open("/dev/null", O_RDONLY), e.channel->fd) == e.channel->fd);
+	CHECK(dup2(null, e.channel->fd) == e.channel->fd);
 	end_post(&e, IBV_WR_RDMA_WRITE, 1, 100, end_where(&e));
 	CHECK(end_wait(&e).status == IBV_WC_SUCCESS);
+	/* What fails closes nothing. */
+	CHECK(dup2(-1, e.ctx->cmd_fd) == -1 && dup3(null, e.ctx->cmd_fd, ~0) == -1);
+	CHECK(dup2(e.ctx->cmd_fd, e.ctx->cmd_fd) == e.ctx->cmd_fd);
+	struct ibv_pd *pd = ibv_alloc_pd(e.ctx);
+	CHECK(pd && !ibv_dealloc_pd(pd));
+	CHECK(dup3(null, e.ctx->cmd_fd, 0) == e.ctx->cmd_fd);
+	CHECK(!ibv_alloc_pd(e.ctx));
 }
 
 int main(int argc, char **argv)
@@ -85,7 +102,7 @@ int main(int argc, char **argv)
 	CHECK(argc == 2 && !socketpair(AF_UNIX, SOCK_STREAM, 0, s));
 	how = argv[1];
 	if (!strcmp(how, "dup2")) {
-		replace_channel();
+		replace();
 		puts("ok");
 		return 0;
 	}

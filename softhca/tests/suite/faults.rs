@@ -195,6 +195,24 @@ fn every_syndrome_has_its_status() {
     d.close();
 }
 
+/// A request that makes no completion is none that could be an error.
+#[test]
+fn the_next_completion_is_that_of_a_signaled_request() {
+    let (_g, hca) = start();
+    let d = Dev::open(0);
+    let p = Pair::new(&d, RC);
+    hca.fail_next_completion(Syndrome::RemoteOperation);
+    for i in 0..4 {
+        let mut w = rdma(IBV_WR_RDMA_WRITE, i, &mut [], p.mb.addr, p.mb.rkey());
+        w.send_flags = if i == 2 { IBV_SEND_SIGNALED as _ } else { 0 };
+        p.a.send(w);
+    }
+    hca.run_until_idle();
+    assert_eq!(drain(p.ca), [(2, IBV_WC_REM_OP_ERR), (3, IBV_WC_WR_FLUSH_ERR)]);
+    p.close();
+    d.close();
+}
+
 #[test]
 fn a_queue_pair_that_dies_can_be_used_again() {
     let (_g, hca) = start();
