@@ -63,15 +63,60 @@ fn without_a_device_each_says_so() {
     }
 }
 
+/// What it prints, on a device of softhca.
+fn on_a_preloaded_device(name: &str, options: &[&str]) -> String {
+    // Cargo puts a dev-dependency's shared library beside the tests.
+    let library = std::env::current_exe().unwrap().with_file_name("libsofthca.so");
+    assert!(library.exists(), "{} was not built", library.display());
+    run(example(name).arg("mlx5_0").args(options).env("LD_PRELOAD", &library)).succeeded().out
+}
+
+#[test]
+fn a_message_comes_back() {
+    let out = on_a_preloaded_device("loopback", &[]);
+    assert!(out.ends_with("received: hello, RDMA\n"), "{out}");
+}
+
+#[test]
+fn messages_of_all_peers_come() {
+    let out = on_a_preloaded_device("shared_receives", &[]);
+    for peer in 0..4 {
+        assert!(out.contains(&format!("peer {peer}: greetings of peer {peer}, 8 times\n")), "{out}");
+    }
+    assert!(out.ends_with("32 messages, with memory for 16\n"), "{out}");
+}
+
+#[test]
+fn completions_have_times() {
+    let out = on_a_preloaded_device("timestamps", &[]);
+    let times: Vec<f64> = out
+        .lines()
+        .map(|line| line.split_once("bytes: ").unwrap().1.split_once(" us").unwrap().0.parse().unwrap())
+        .collect();
+    assert_eq!(times.len(), 5, "{out}");
+    assert!(
+        times.iter().all(|time| (0.0..1e6).contains(time)) && times.iter().any(|time| *time > 0.0),
+        "{out}"
+    );
+}
+
+#[cfg(feature = "mlx5")]
+#[test]
+fn short_messages_come_in_completions() {
+    let out = on_a_preloaded_device("mlx5_scattered", &[]);
+    let starts = [
+        "5 bytes in the completion: short",
+        "52 bytes in the completion: not so",
+        "200 bytes in memory: long",
+    ];
+    assert_eq!(out.lines().count(), starts.len(), "{out}");
+    assert!(out.lines().zip(starts).all(|(line, start)| line.starts_with(start)), "{out}");
+}
+
 /// The direct path calls no function that softhca could work in: the device sees its doorbells all the same.
 #[cfg(feature = "mlx5")]
 #[test]
 fn the_direct_path_works_on_a_preloaded_device() {
-    // Cargo puts a dev-dependency's shared library beside the tests.
-    let library = std::env::current_exe().unwrap().with_file_name("libsofthca.so");
-    assert!(library.exists(), "{} was not built", library.display());
-    let mut command = example("mlx5_write_lat");
-    let ended = run(command.args(["mlx5_0", "2000"]).env("LD_PRELOAD", &library)).succeeded();
-    assert!(ended.out.contains("8 bytes, 2000 iterations on mlx5_0"), "{ended:?}");
-    assert_eq!(ended.err, "");
+    let out = on_a_preloaded_device("mlx5_write_lat", &["2000"]);
+    assert!(out.contains("8 bytes, 2000 iterations on mlx5_0"), "{out}");
 }
