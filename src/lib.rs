@@ -105,17 +105,17 @@
 //!   queue pair is dead until it is [reset](QueuePair::reset).
 //! * It does not keep a peer from writing nonsense into a [`Remote`] region, nor from reading it.
 //! * It does not count what is outstanding: a full queue is an error of the post. Queue pairs claim their share of a
-//!   completion queue, which keeps it from being overrun on devices that free a request's place only when its completion
-//!   was polled. Soft-RoCE frees it earlier: there, poll before you post again. Poll too before a
+//!   completion queue, which keeps it from being overrun on devices that free a request's place only when its
+//!   completion was polled. Soft-RoCE frees it earlier: there, poll before you post again. Poll too before a
 //!   [reset](QueuePair::reset), or the completions from before it stand beside those from after it.
 //!
 //! # Threads
 //!
-//! All objects are `Send` and `Sync` (a region if its buffer is `Send`; a [`Poller`] is `Send` alone); libibverbs locks.
-//! Posting on a [`Basic`] queue pair takes `&self`, on an [`Extended`] one `&mut self`. A completion queue is polled by
-//! `&self`, an [`Extended`] one through its one [`Poller`]; [`CompletionQueueBuilder`] has all kinds. On the direct path to
-//! mlx5 devices, queue pairs and shared receive queues post by `&mut self`, and a completion queue has one
-//! `mlx5::Poller`. Opening a device is
+//! All objects are `Send` and `Sync` (a region if its buffer is `Send`; a [`Poller`] is `Send` alone); libibverbs
+//! locks. Posting on a [`Basic`] queue pair takes `&self`, on an [`Extended`] one `&mut self`. A completion queue is
+//! polled by `&self`, an [`Extended`] one through its one [`Poller`]; [`CompletionQueueBuilder`] has all kinds. On the
+//! direct path to mlx5 devices, queue pairs and shared receive queues post by `&mut self`, and a completion queue has
+//! one `mlx5::Poller`. Opening a device is
 //! refused while the environment takes those locks away (`MLX5_SINGLE_THREADED`).
 //!
 //! # Clean-up

@@ -5,11 +5,11 @@
 //! A [`MemoryWindow`] owns its `ibv_mw`. A provider reads its key while a bind is posted, and writes it in
 //! `ibv_bind_mw`: so a bind has the window exclusively until it was posted.
 //!
-//! A window leads to its region's memory after the region's own key is dead, if the device lets it be deregistered under
-//! a bound window (it should not). When a bind, an invalidate, by whomever, or a queue pair's end has come into force is
-//! not known here. So a window holds every region that it was ever to be bound to, or what that region counts its windows
-//! by, until it is deallocated; and a region whose count says that there is a window, which can only be one that was
-//! forgotten or could not be deallocated, is not deregistered, and leaked.
+//! A window leads to its region's memory after the region's own key is dead, if the device lets it be deregistered
+//! under a bound window (it should not). When a bind, an invalidate, by whomever, or a queue pair's end has come into
+//! force is not known here. So a window holds every region that it was ever to be bound to, or what that region counts
+//! its windows by, until it is deallocated; and a region whose count says that there is a window, which can only be one
+//! that was forgotten or could not be deallocated, is not deregistered, and leaked.
 
 #![expect(unsafe_code, reason = "the Safety section above")]
 
@@ -67,19 +67,19 @@ mod sealed {
     impl Sealed for super::Type2 {}
 }
 
-/// `ibv_mw`—A memory window: a key for a part of a [`Remote`](crate::Remote) region, which is given and taken by requests,
-/// quicker than by registering, and with rights of its own.
+/// `ibv_mw`—A memory window: a key for a part of a [`Remote`](crate::Remote) region, which is given and taken by
+/// requests, quicker than by registering, and with rights of its own.
 ///
-/// The region is registered with [`RemoteAccess::MW_BIND`](crate::RemoteAccess::MW_BIND), and outlives the window: it is
-/// borrowed for `'a`, or shared by an [`Arc`], which the window keeps. What [`std::mem::forget`] takes a window of stays
-/// registered for good.
+/// The region is registered with [`RemoteAccess::MW_BIND`](crate::RemoteAccess::MW_BIND), and outlives the window: it
+/// is borrowed for `'a`, or shared by an [`Arc`], which the window keeps. What [`std::mem::forget`] takes a window of
+/// stays registered for good.
 ///
 /// Requests of one queue pair are executed in order, so a SEND after the bind may tell the peer the new key. After an
 /// invalidate the peer has lost its access when that has completed.
 ///
-/// A bind that completes in error, or was in a list that is not submitted or refused, leaves the window in doubt: make a
-/// new one. (Soft-RoCE wants to be told the present key with each bind.) Drop a window of type 2 before the queue pair
-/// that bound it: Soft-RoCE takes a minute to destroy that otherwise.
+/// A bind that completes in error, or was in a list that is not submitted or refused, leaves the window in doubt: make
+/// a new one. (Soft-RoCE wants to be told the present key with each bind.) Drop a window of type 2 before the queue
+/// pair that bound it: Soft-RoCE takes a minute to destroy that otherwise.
 ///
 /// `Send` and `Sync`. Dropping it takes the peers' access away; what is under way may still arrive.
 ///
@@ -188,8 +188,8 @@ impl<'a, K: WindowType> MemoryWindow<'a, K> {
         }
     }
 
-    /// The key of the next bind of a window of type 2, whose C object is told of the last one; for type 1, the provider has
-    /// the keys.
+    /// The key of the next bind of a window of type 2, whose C object is told of the last one; for type 1, the provider
+    /// has the keys.
     pub(crate) fn next_key(&mut self) -> u32 {
         let last = self.keys.last();
         if K::TYPE == sys::IBV_MW_TYPE_2 {
@@ -207,8 +207,8 @@ impl<'a, K: WindowType> MemoryWindow<'a, K> {
 
 impl<K: ByRequest> MemoryWindow<'_, K> {
     /// A received completion said that a peer has invalidated `rkey`
-    /// ([`Completion::invalidated_rkey`](crate::Completion::invalidated_rkey)). If that is this window's key, it is free to
-    /// be bound again, and [`local_inv`](crate::local_inv) has nothing left to do. Whether it is.
+    /// ([`Completion::invalidated_rkey`](crate::Completion::invalidated_rkey)). If that is this window's key, it is
+    /// free to be bound again, and [`local_inv`](crate::local_inv) has nothing left to do. Whether it is.
     ///
     /// # Examples
     ///

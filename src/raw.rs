@@ -61,7 +61,8 @@ pub(crate) struct Raw<T: Object> {
 }
 
 // SAFETY: libibverbs' objects may be used from all threads, and destroyed on any one (man ibv_alloc_td: all but those
-// of a thread domain, on which the library is not asked to post here); destruction is exclusive, since it takes `&mut` or drop.
+// of a thread domain, on which the library is not asked to post here); destruction is exclusive, since it takes `&mut`
+// or drop.
 unsafe impl<T: Object> Send for Raw<T> {}
 // SAFETY: as above.
 unsafe impl<T: Object> Sync for Raw<T> {}

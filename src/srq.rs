@@ -2,9 +2,9 @@
 //!
 //! # Safety
 //!
-//! A [`SrqCore`] owns its `ibv_srq`, and the queue pairs that receive from it hold it. It is covariant in `'a`, so that they
-//! can; the queue itself is invariant, since what is posted on it lives for `'a`, or fails to be accessed without harm: a
-//! region's key dies before its memory.
+//! A [`SrqCore`] owns its `ibv_srq`, and the queue pairs that receive from it hold it. It is covariant in `'a`, so that
+//! they can; the queue itself is invariant, since what is posted on it lives for `'a`, or fails to be accessed without
+//! harm: a region's key dies before its memory.
 
 #![expect(unsafe_code, reason = "the Safety section above")]
 
@@ -26,11 +26,11 @@ use crate::raw::{Raw, check, sole};
 use crate::wr::encode::Limits;
 use crate::wr::{PostError, Recv, RecvBatch, RecvStorage, Scatter, post_recv};
 
-/// `ibv_srq`—A receive queue that several queue pairs take from, so that memory is kept for the messages of all of them and
-/// not of each.
+/// `ibv_srq`—A receive queue that several queue pairs take from, so that memory is kept for the messages of all of them
+/// and not of each.
 ///
-/// Queue pairs are made with it by [`QueuePairBuilder::srq`](crate::QueuePairBuilder::srq), and have no receives of their
-/// own then. A receive completes on the queue pair's completion queue by which the message came
+/// Queue pairs are made with it by [`QueuePairBuilder::srq`](crate::QueuePairBuilder::srq), and have no receives of
+/// their own then. A receive completes on the queue pair's completion queue by which the message came
 /// ([`WorkCompletion::qp_num`](crate::WorkCompletion::qp_num)).
 ///
 /// When queue pair after queue pair fails, receives that they had taken but not completed are lost: post new ones when
@@ -72,7 +72,8 @@ unsafe impl<K: CqKind> Send for SharedReceiveQueue<'_, K> {}
 // SAFETY: as above; the provider locks, or `&` does not post.
 unsafe impl<K: CqKind> Sync for SharedReceiveQueue<'_, K> {}
 
-/// The C object with what it was made in. A direct queue pair that was given up may hold it longer than the program does.
+/// The C object with what it was made in. A direct queue pair that was given up may hold it longer than the program
+/// does.
 #[derive(Debug)]
 pub(crate) struct OwnedSrq {
     raw: Raw<sys::ibv_srq>,
@@ -177,8 +178,8 @@ impl<'a> SharedReceiveQueue<'a> {
     ///
     /// # Errors
     ///
-    /// [`Error::Limit`] if the device can't have so many; [`Error::Invalid`] for 0; [`Error::Verb`] with EOPNOTSUPP if it
-    /// has no such queues, EINVAL, ENOMEM.
+    /// [`Error::Limit`] if the device can't have so many; [`Error::Invalid`] for 0; [`Error::Verb`] with EOPNOTSUPP if
+    /// it has no such queues, EINVAL, ENOMEM.
     #[doc(alias = "ibv_create_srq")]
     pub fn new(pd: impl Into<Parent<'a, ProtectionDomain<'a>>>, depth: u32, sges: u32) -> Result<Self> {
         Self::make(pd.into(), None, depth, sges, |_, _| Ok(((), ())))
@@ -188,8 +189,8 @@ impl<'a> SharedReceiveQueue<'a> {
     ///
     /// # Errors
     ///
-    /// [`PostError`]: nothing was posted, unless it is a [`PostError::Device`] that says otherwise. Its errno is ENOMEM if
-    /// the queue is full.
+    /// [`PostError`]: nothing was posted, unless it is a [`PostError::Device`] that says otherwise. Its errno is ENOMEM
+    /// if the queue is full.
     #[doc(alias = "ibv_post_srq_recv")]
     #[inline(always)]
     pub fn post_recv<D: Scatter<'a>>(&self, request: Recv<D>) -> Result<(), PostError> {
@@ -219,8 +220,8 @@ impl<'a> SharedReceiveQueue<'a> {
         &'l self,
         storage: &'l mut RecvStorage<N, E>,
     ) -> RecvBatch<'l, 'a, E, sys::ibv_srq> {
-        // SAFETY: the queue is `core`'s and `limits` its own; the batch borrows `self` for `'l`, so both are there until it
-        // is submitted.
+        // SAFETY: the queue is `core`'s and `limits` its own; the batch borrows `self` for `'l`, so both are there
+        // until it is submitted.
         unsafe { RecvBatch::new(self.srq, &self.limits, storage) }
     }
 }
@@ -282,8 +283,8 @@ impl<'a, K: CqKind> SharedReceiveQueue<'a, K> {
     }
 
     /// `ibv_modify_srq`—When fewer than `receives` are posted, the device raises
-    /// [`AsyncEventKind::SRQ_LIMIT_REACHED`](crate::AsyncEventKind::SRQ_LIMIT_REACHED), once: the limit is 0 then, and has
-    /// to be set again.
+    /// [`AsyncEventKind::SRQ_LIMIT_REACHED`](crate::AsyncEventKind::SRQ_LIMIT_REACHED), once: the limit is 0 then, and
+    /// has to be set again.
     ///
     /// # Errors
     ///

@@ -57,8 +57,8 @@ type CreateQp = unsafe extern "C" fn(
 /// `mlx5dv_is_supported`.
 type IsSupported = unsafe extern "C" fn(*mut sys::ibv_device) -> bool;
 
-/// `struct mlx5dv_qp_init_attr`, of which libmlx5 reads what `comp_mask` announces. It is not among the bindings without
-/// the feature `mlx5`.
+/// `struct mlx5dv_qp_init_attr`, of which libmlx5 reads what `comp_mask` announces. It is not among the bindings
+/// without the feature `mlx5`.
 #[repr(C)]
 #[derive(Debug)]
 pub(crate) struct Mlx5QpInitAttr {
@@ -113,14 +113,15 @@ impl Provider {
     /// How many completions may be read between `ibv_start_poll` and `ibv_end_poll`.
     pub(crate) fn longest_run(self) -> NonZeroUsize {
         match self {
-            // rdma-core 44's gives its lock back twice, and finds completions that never were, if a run comes to the queue's
-            // end
+            // rdma-core 44's gives its lock back twice, and finds completions that never were, if a run comes to the
+            // queue's end
             Self::Rxe => NonZeroUsize::MIN,
             _ => NonZeroUsize::MAX,
         }
     }
 
-    /// How many elements a request may have that is posted by `ibv_wr_*`, if that is fewer than the queue pair was given.
+    /// How many elements a request may have that is posted by `ibv_wr_*`, if that is fewer than the queue pair was
+    /// given.
     pub(crate) fn most_elements(self) -> u32 {
         match self {
             // its `ibv_wr_set_sge_list` sends wrong lengths before rdma-core 64
@@ -141,7 +142,8 @@ impl Provider {
         };
         match self {
             Self::Mlx5(Some(create_qp)) => Ok(Maker(Some(create_qp))),
-            // libmlx5 looks there itself at each creation; to change it in between is for callers of `set_var` to answer
+            // libmlx5 looks there itself at each creation; to change it in between is for callers of `set_var` to
+            // answer
             Self::Mlx5(None) if var_os(SCATTER_SWITCH).is_some_and(|value| value == "0") => Ok(Maker::PLAIN),
             Self::Mlx5(None) => refused("mlx5dv_create_qp", MLX5_ADVICE),
             Self::Hns => refused("ibv_create_qp", HNS_ADVICE),
@@ -158,8 +160,8 @@ impl Maker {
     /// libibverbs' function, and providers as they are by themselves.
     pub(crate) const PLAIN: Self = Self(None);
 
-    /// `ibv_create_qp` if `attr` says no more than that takes, `ibv_create_qp_ex`, or `mlx5dv_create_qp`: null with errno
-    /// set if there is no queue pair.
+    /// `ibv_create_qp` if `attr` says no more than that takes, `ibv_create_qp_ex`, or `mlx5dv_create_qp`: null with
+    /// errno set if there is no queue pair.
     ///
     /// # Safety
     ///
@@ -209,8 +211,8 @@ impl Libmlx5 {
     /// If libibverbs has loaded it, as it has if it drives a device.
     #[cfg(not(feature = "mlx5"))]
     fn loaded() -> Option<Self> {
-        // SAFETY: C strings. A library that is not loaded stays so; one that is stays for ever, since its handle is never
-        // closed.
+        // SAFETY: C strings. A library that is not loaded stays so; one that is stays for ever, since its handle is
+        // never closed.
         let library = unsafe { libc::dlopen(c"libmlx5.so.1".as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
         if library.is_null() {
             return None;

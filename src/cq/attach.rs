@@ -1,5 +1,6 @@
 //! Which completion queues queue pairs complete to, and how they hold them.
 
+use std::convert::Infallible;
 use std::fmt;
 use std::sync::Arc;
 
@@ -10,12 +11,14 @@ use crate::context::Context;
 use crate::parent::Parent;
 use crate::qp::Extended;
 
-/// A completion queue for what is of kind `K`: `&cq`, an `Arc`, or a reference to one. Queue pairs that post by libibverbs
-/// complete to [`Bare`] and to [`Extended`] ones; direct queue pairs, shared receive queues and pollers take direct ones.
+/// A completion queue for what is of kind `K`: `&cq`, an `Arc`, or a reference to one. Queue pairs that post by
+/// libibverbs complete to [`Bare`] and to [`Extended`] ones; a [`Poller`](crate::Poller) is of an extended one; direct
+/// queue pairs, shared receive queues and pollers take direct ones.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no completion queue of kind `{K}`, which is wanted here",
-    label = "give `&cq`, an `Arc` or `&arc` of one made by `build` or `build_extended`; for what is direct (queue pair, \
-             shared receive queue, `mlx5::Poller`) of one made by `build_direct`, or all by `build_direct_scattered`"
+    label = "give `&cq`, an `Arc` or `&arc` of one made by `build` or `build_extended` (for a `Poller` by that); for what is \
+             direct (queue pair, shared receive queue, `mlx5::Poller`) of one made by `build_direct`, or all by \
+             `build_direct_scattered`"
 )]
 pub trait CqFor<'a, K: CqKind = Bare>: sealed::Sealed {
     #[doc(hidden)]
@@ -57,15 +60,18 @@ impl<'a, K: CqKind> CqParent<'a, K> {
     }
 }
 
-#[cfg(feature = "mlx5")]
-impl<'a, V: super::Delivery> CqParent<'a, super::Direct<V>> {
-    pub(crate) fn into_direct(self) -> Parent<'a, CompletionQueue<'a, super::Direct<V>>> {
+impl<'a, K: CqKind<OrExtended = Infallible>> CqParent<'a, K> {
+    /// The queue, which is of kind `K` and no other.
+    pub(crate) fn into_own(self) -> Parent<'a, CompletionQueue<'a, K>> {
         match self.0 {
             Held::Own(cq) => cq,
             Held::Extended(_, never) => match never {},
         }
     }
+}
 
+#[cfg(feature = "mlx5")]
+impl<'a, V: super::Delivery> CqParent<'a, super::Direct<V>> {
     pub(crate) fn direct(&self) -> &CompletionQueue<'a, super::Direct<V>> {
         match &self.0 {
             Held::Own(cq) => cq,

@@ -32,8 +32,8 @@ use crate::raw::Raw;
 )]
 ///
 /// Queue pairs of both backends of libibverbs complete to the first two kinds; each direct kind has
-/// direct queue pairs of its own. Code that is generic over [`PollCq`](crate::PollCq) polls all kinds but those with data in
-/// their completions.
+/// direct queue pairs of its own. Code that is generic over [`PollCq`](crate::PollCq) polls all kinds but those with
+/// data in their completions.
 ///
 /// # Examples
 ///
@@ -87,8 +87,8 @@ impl<'a> CompletionQueueBuilder<'a> {
         self
     }
 
-    /// Lets the device write completions that differ little in a short form, eight to an entry: less traffic on its bus at
-    /// high rates. For [direct](Self::build_direct) ones alone, since libmlx5 cannot poll such a queue.
+    /// Lets the device write completions that differ little in a short form, eight to an entry: less traffic on its bus
+    /// at high rates. For [direct](Self::build_direct) ones alone, since libmlx5 cannot poll such a queue.
     #[cfg(feature = "mlx5")]
     #[doc(alias = "MLX5DV_CQ_INIT_ATTR_MASK_COMPRESSED_CQE")]
     pub fn compressed(mut self) -> Self {
@@ -96,8 +96,8 @@ impl<'a> CompletionQueueBuilder<'a> {
         self
     }
 
-    /// Its entries shall have 128 bytes, a cache line of some machines, and not 64. For [direct](Self::build_direct) ones
-    /// alone.
+    /// Its entries shall have 128 bytes, a cache line of some machines, and not 64. For [direct](Self::build_direct)
+    /// ones alone.
     ///
     /// # Examples
     ///

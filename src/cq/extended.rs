@@ -25,7 +25,7 @@ use super::fields::WcFields;
 use super::record::{ExtendedCompletion, FLAGS, OPCODE, Record, STANDARD};
 use super::state::CqState;
 use super::wc::WorkCompletion;
-use super::{Arm, CompletionQueue, CompletionQueueBuilder, PollCq, PollError, Room, poller_taken};
+use super::{Arm, CompletionQueue, CompletionQueueBuilder, CqFor, PollCq, PollError, Room, poller_taken};
 use crate::error::{Error, Result, VerbError};
 use crate::id::CqId;
 use crate::parent::Parent;
@@ -199,8 +199,8 @@ impl<'a, F: WcFields> Poller<'a, F> {
     /// # Errors
     ///
     /// [`Error::Invalid`] if it has one, or was not made for the fields of `F`.
-    pub fn new(cq: impl Into<Parent<'a, CompletionQueue<'a, Extended>>>) -> Result<Self> {
-        let cq = cq.into();
+    pub fn new(cq: impl CqFor<'a, Extended>) -> Result<Self> {
+        let cq = cq.into_parent().into_own();
         let state = cq.state();
         if F::READS & !state.readers != 0 {
             let expected = "the poller's: make the queue by `build_extended::<F>()` with the same `F`";

@@ -204,9 +204,9 @@ impl<'a> CompletionQueue<'a, Bare> {
     /// `ibv_create_cq`—A queue with at least `entries` entries, without events.
     ///
     /// The queues of a queue pair claim of it what their rings can hold, the next power of two above their depth; a sum
-    /// that does not fit is refused when the queue pair is made. [`entries_for`](Self::entries_for) tells the need (for the
-    /// 16 and 16 of a queue pair that says nothing, 64). What a dropped queue pair claimed comes back when a poll has
-    /// found the queue empty.
+    /// that does not fit is refused when the queue pair is made. [`entries_for`](Self::entries_for) tells the need (for
+    /// the 16 and 16 of a queue pair that says nothing, 64). What a dropped queue pair claimed comes back when a poll
+    /// has found the queue empty.
     ///
     /// # Errors
     ///
@@ -234,8 +234,8 @@ impl<'a> CompletionQueue<'a, Bare> {
         Room::for_depth(depth)
     }
 
-    /// For events, a completion vector, overcommitment, or another kind of completion queue: [`CompletionQueueBuilder`] has
-    /// them all.
+    /// For events, a completion vector, overcommitment, or another kind of completion queue: [`CompletionQueueBuilder`]
+    /// has them all.
     pub fn builder(ctx: impl Into<Parent<'a, Context>>, entries: u32) -> CompletionQueueBuilder<'a> {
         CompletionQueueBuilder::new(ctx.into(), entries)
     }

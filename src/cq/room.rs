@@ -17,8 +17,8 @@ pub(crate) struct Room {
 }
 
 /// What was left behind: all in all so far, in the high half, which wraps around; and of that what is not free yet, in
-/// the low half. The difference is what was freed, so a poll that began at some total can free up to there, and not what
-/// came after.
+/// the low half. The difference is what was freed, so a poll that began at some total can free up to there, and not
+/// what came after.
 #[derive(Clone, Copy)]
 pub(crate) struct Left(u64);
 

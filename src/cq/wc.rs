@@ -382,8 +382,8 @@ codes! {
     }
 }
 
-/// A poll failed: the provider could not make sense of the queue. Nothing is known of what is outstanding; the queue, and
-/// the queue pairs on it, are of no more use.
+/// A poll failed: the provider could not make sense of the queue. Nothing is known of what is outstanding; the queue,
+/// and the queue pairs on it, are of no more use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("polling failed with {code}: the completion queue is of no more use")]
 pub struct PollError {

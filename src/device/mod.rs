@@ -201,8 +201,8 @@ impl Device<'_> {
     /// # Safety
     ///
     /// Neither this context nor anything made from it is used by two threads at the same time, although the types allow
-    /// it; nor is anything that is made from now on from any other context of the process (libmlx5 keeps the switch in a
-    /// global variable, and looks there when it makes a queue).
+    /// it; nor is anything that is made from now on from any other context of the process (libmlx5 keeps the switch in
+    /// a global variable, and looks there when it makes a queue).
     ///
     /// # Errors
     ///

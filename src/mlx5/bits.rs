@@ -87,9 +87,9 @@ pub(super) mod av {
 // Inline data (`struct mlx5_wqe_inl_data_seg`), padded to 16 bytes:
 //   0..4 length in bytes and the bit below; 4.. the bytes.
 
-/// The update of a key (opcode [`UMR`](opcode::UMR)): the UMR control segment (`struct mlx5_wqe_umr_ctrl_seg`), 48 bytes,
-/// the key's context (`struct mlx5_wqe_mkey_context_seg`), 64, and for a bind the list of what it leads to, one data segment
-/// padded to 64.
+/// The update of a key (opcode [`UMR`](opcode::UMR)): the UMR control segment (`struct mlx5_wqe_umr_ctrl_seg`), 48
+/// bytes, the key's context (`struct mlx5_wqe_mkey_context_seg`), 64, and for a bind the list of what it leads to, one
+/// data segment padded to 64.
 ///
 /// | bytes of the first | field |
 /// |---|---|
@@ -242,9 +242,10 @@ pub(super) mod cqe {
     pub(crate) const OWNER: u8 = 1;
 }
 
-/// Compressed completions: a session of n of them takes n entries of the ring, of which the device writes the first, the
-/// title, and in the second, the ninth, the seventeenth, ... an array of eight short forms (`struct mlx5_mini_cqe8`). The
-/// title is the first completion, but for [`BYTE_CNT`](cqe::BYTE_CNT), which is n, and what stands in the short forms.
+/// Compressed completions: a session of n of them takes n entries of the ring, of which the device writes the first,
+/// the title, and in the second, the ninth, the seventeenth, ... an array of eight short forms (`struct
+/// mlx5_mini_cqe8`). The title is the first completion, but for [`BYTE_CNT`](cqe::BYTE_CNT), which is n, and what
+/// stands in the short forms.
 ///
 /// | bytes of a short form | of a send | of a receive |
 /// |---|---|---|

@@ -1,9 +1,9 @@
 //! The chain of a shared receive queue: in which order its slots are used. Pure: no pointers, and no unsafe.
 //!
-//! Receives of a shared queue complete in any order, so that its slots are used in a chain and not round a ring: each WQE
-//! names the slot after it, which is free as yet. The device goes along the chain as far as it was told that receives were
-//! posted; a slot comes to the end of it when its receive is done. The last slot is not filled before there is one after
-//! it, since a WQE is not changed any more once it was posted.
+//! Receives of a shared queue complete in any order, so that its slots are used in a chain and not round a ring: each
+//! WQE names the slot after it, which is free as yet. The device goes along the chain as far as it was told that
+//! receives were posted; a slot comes to the end of it when its receive is done. The last slot is not filled before
+//! there is one after it, since a WQE is not changed any more once it was posted.
 //!
 //! Two sides may be on two threads: the [`Front`] is the posting side's own; the [`Back`] is the polling side's, which
 //! appends to the chain. What it is told by a device need not make sense: a slot is appended only if a receive is
@@ -80,8 +80,8 @@ impl Front {
         self.end - self.head > receives as u64
     }
 
-    /// Fills a slot for each of `requests`. `write` is given the slot and the one after it, writes the receive, and gives
-    /// its id; if it fails, nothing was filled. There must be room. Gives how many were posted so far.
+    /// Fills a slot for each of `requests`. `write` is given the slot and the one after it, writes the receive, and
+    /// gives its id; if it fails, nothing was filled. There must be room. Gives how many were posted so far.
     #[inline(always)]
     pub(super) fn push_each<R, E>(
         &mut self,
@@ -105,8 +105,8 @@ impl Front {
 }
 
 impl Back {
-    /// The receive in `slot` is done, and the slot comes to the end of the chain. Gives the receive's id; `None` if there
-    /// is none outstanding.
+    /// The receive in `slot` is done, and the slot comes to the end of the chain. Gives the receive's id; `None` if
+    /// there is none outstanding.
     #[inline(always)]
     pub(super) fn complete(&self, slot: u32) -> Option<u64> {
         let place = self.places.at(slot);

@@ -230,8 +230,8 @@ impl<'a> CompletionQueueBuilder<'a> {
         self.make_direct()
     }
 
-    /// [`build_direct`](Self::build_direct), for queue pairs that have the device put short data into the completion: up to
-    /// 32 bytes, or 64 if it is [wide](Self::wide); see [`ToCqe`].
+    /// [`build_direct`](Self::build_direct), for queue pairs that have the device put short data into the completion:
+    /// up to 32 bytes, or 64 if it is [wide](Self::wide); see [`ToCqe`].
     ///
     /// # Errors
     ///

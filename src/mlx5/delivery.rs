@@ -2,8 +2,8 @@
 //!
 //! # Safety
 //!
-//! The 64 bytes before a completion are read only if it says that there is data, which it does in an entry of 128 bytes: the
-//! poller passes over others.
+//! The 64 bytes before a completion are read only if it says that there is data, which it does in an entry of 128
+//! bytes: the poller passes over others.
 
 #![expect(unsafe_code, reason = "the Safety section above")]
 
@@ -29,16 +29,16 @@ pub enum ToMemory {}
 ///
 /// Short are up to 32 bytes, or 64 in [wide](crate::CompletionQueueBuilder::wide) entries: of a message
 /// that was received, or of the answer to a signaled READ or atomic, on RC and UC queue pairs that are made with such
-/// completion queues. Requests are posted as ever, with room in memory for all that may come; what comes in the completion
-/// leaves it as it is. Data that is longer goes to memory, and so do a peer's WRITEs, and datagrams. A device need not do any
-/// of it: look at each completion.
+/// completion queues. Requests are posted as ever, with room in memory for all that may come; what comes in the
+/// completion leaves it as it is. Data that is longer goes to memory, and so do a peer's WRITEs, and datagrams. A
+/// device need not do any of it: look at each completion.
 ///
-/// It pays for short messages that are dealt with at once: the device writes once instead of twice, and the data is in the
-/// cache line that the poller has read already. It does not where messages are collected in memory, since they have to be
-/// copied there then. Completions with data are not [compressed](crate::CompletionQueueBuilder::compressed).
+/// It pays for short messages that are dealt with at once: the device writes once instead of twice, and the data is in
+/// the cache line that the poller has read already. It does not where messages are collected in memory, since they have
+/// to be copied there then. Completions with data are not [compressed](crate::CompletionQueueBuilder::compressed).
 ///
-/// libmlx5 copies such data to the address in the request when it polls. Here nothing does: the region may be gone by then.
-/// So there is no completion in C's form, which has no room for the data: neither
+/// libmlx5 copies such data to the address in the request when it polls. Here nothing does: the region may be gone by
+/// then. So there is no completion in C's form, which has no room for the data: neither
 /// [`copy`](super::WorkCompletion::copy), nor [`PollCq`](crate::PollCq).
 ///
 /// # Examples
@@ -114,7 +114,8 @@ impl fmt::Debug for Scattered {
 }
 
 impl Completion<'_, ToCqe> {
-    /// The data, if it came in the completion: all [`byte_len`](Self::byte_len) bytes. If not, it is where the request said.
+    /// The data, if it came in the completion: all [`byte_len`](Self::byte_len) bytes. If not, it is where the request
+    /// said.
     #[inline(always)]
     pub fn scattered(&self) -> Option<Scattered> {
         let (op_own, at) = self.op_own_and_place();

@@ -74,7 +74,8 @@ pub(super) fn short_form(ctx: &Context) -> Result<u8> {
     })
 }
 
-/// `mlx5dv_create_cq`—A completion queue of entries of `entry_size` bytes, `compressed` in the short form of that number.
+/// `mlx5dv_create_cq`—A completion queue of entries of `entry_size` bytes, `compressed` in the short form of that
+/// number.
 ///
 /// # Safety
 ///

@@ -1,5 +1,5 @@
-//! The direct path to mlx5 devices (ConnectX-4 and later, BlueField): requests are written into the device's queues, and
-//! completions read from its ring, by this crate. No call of a library, no lock and no load fence is on the way.
+//! The direct path to mlx5 devices (ConnectX-4 and later, BlueField): requests are written into the device's queues,
+//! and completions read from its ring, by this crate. No call of a library, no lock and no load fence is on the way.
 //!
 //! ```no_run
 //! use ibv::mlx5::Poller;
@@ -28,8 +28,8 @@
 //! # When to use it
 //!
 //! Where a post or a poll counts: small messages at a high rate, or the last fraction of a microsecond. In
-//! instructions, beside Debian's libmlx5 44.0 on queues of the same size, which is given requests that were built before
-//! (`cargo xtask bench counts`; the locks of libmlx5 are about 12 of its own):
+//! instructions, beside Debian's libmlx5 44.0 on queues of the same size, which is given requests that were built
+//! before (`cargo xtask bench counts`; the locks of libmlx5 are about 12 of its own):
 //!
 //! | | here | libmlx5 | |
 //! |---|---|---|---|
@@ -59,36 +59,38 @@
 //!   elsewhere. Each queue pair is in a thread domain of its own, so it has a register page half to itself. Give a
 //!   thread its queue pairs, and the poller to itself or to another: both can be sent, and they may run at the same
 //!   time.
-//! * WQEs that are not signed: neither `MLX5_QP_SIGNATURE` nor `MLX5_SRQ_SIGNATURE` is in the environment, with whatever
-//!   value.
+//! * WQEs that are not signed: neither `MLX5_QP_SIGNATURE` nor `MLX5_SRQ_SIGNATURE` is in the environment, with
+//!   whatever value.
 //!
-//! What a direct queue does not have: windows of type 1, [prepared](crate::QueuePair::prepare) requests, resizing, overcommitted
-//! completion queues. How its kinds are chosen: [`CompletionQueueBuilder`](crate::CompletionQueueBuilder).
+//! What a direct queue does not have: windows of type 1, [prepared](crate::QueuePair::prepare) requests, resizing,
+//! overcommitted completion queues. How its kinds are chosen:
+//! [`CompletionQueueBuilder`](crate::CompletionQueueBuilder).
 //!
 //! # Data in completions
 //!
 //! libmlx5 has the device put short data into the completion, and copies it from there when it polls. Here nothing is
 //! copied on the way: data goes to memory, or, where the completion queue is made for that
-//! ([`build_direct_scattered`](crate::CompletionQueueBuilder::build_direct_scattered)), is read in the completion that is lent
-//! ([`Completion::scattered`]). [`ToCqe`] says when that pays.
+//! ([`build_direct_scattered`](crate::CompletionQueueBuilder::build_direct_scattered)), is read in the completion that
+//! is lent ([`Completion::scattered`]). [`ToCqe`] says when that pays.
 //!
 //! # What to know
 //!
 //! * A completion queue has room for as many completions as its queue pairs' rings have blocks;
 //!   [`cq_entries`] tells how many that are. The device's ring is twice as long, so
 //!   that it is told how far the poller has come only once in so many completions.
-//! * Completions that stand in the ring when their queue pair is reset or dropped are passed over. Until they are, a queue
-//!   pair that was reset needs room for others beside them, and leaves RESET only if there is
-//!   ([`Error::CqRoom`](crate::Error::CqRoom)). A dropped queue pair is kept until they are, so that nobody else has its
-//!   number meanwhile: the poller destroys it when it next finds the queue empty, or comes to the end of half the ring.
-//!   Its protection domain may be dropped before; closing that says EBUSY until then.
-//! * A [compressed](crate::CompletionQueueBuilder::compressed) completion queue's sessions are put into the ring in full
-//!   when the poller comes to them, all at once and under a lock: fewer bytes come over the bus, but more is done here.
-//! * A [shared receive queue](crate::SharedReceiveQueue::direct) is made direct too, with the completion queue on which all
-//!   its receives complete: the poller of that makes room for new ones, as it reads their completions. Those that it passes
-//!   over, of queue pairs that were reset or dropped, make room as well, but nobody is told their ids.
-//! * Binds of memory windows take three blocks of the send queue and local invalidates two, where the queue was made for
-//!   requests of one: it is full with fewer of them than were asked for.
+//! * Completions that stand in the ring when their queue pair is reset or dropped are passed over. Until they are, a
+//!   queue pair that was reset needs room for others beside them, and leaves RESET only if there is
+//!   ([`Error::CqRoom`](crate::Error::CqRoom)). A dropped queue pair is kept until they are, so that nobody else has
+//!   its number meanwhile: the poller destroys it when it next finds the queue empty, or comes to the end of half the
+//!   ring. Its protection domain may be dropped before; closing that says EBUSY until then.
+//! * A [compressed](crate::CompletionQueueBuilder::compressed) completion queue's sessions are put into the ring in
+//!   full when the poller comes to them, all at once and under a lock: fewer bytes come over the bus, but more is done
+//!   here.
+//! * A [shared receive queue](crate::SharedReceiveQueue::direct) is made direct too, with the completion queue on which
+//!   all its receives complete: the poller of that makes room for new ones, as it reads their completions. Those that
+//!   it passes over, of queue pairs that were reset or dropped, make room as well, but nobody is told their ids.
+//! * Binds of memory windows take three blocks of the send queue and local invalidates two, where the queue was made
+//!   for requests of one: it is full with fewer of them than were asked for.
 //! * The poller [arms](Poller::arm) the queue for events, since it alone knows how far it has come.
 //! * The C object is there ([`as_ptr`](crate::QueuePair::as_ptr)), but libmlx5 must not post or poll on it.
 //!
@@ -98,8 +100,8 @@
 //!
 //! * The bytes in queue, doorbell record and register are those that libmlx5 writes, for more than 300,000 random
 //!   requests, and in shared receive queues for receives that complete in any order; completions say what `ibv_poll_cq`
-//!   makes of the same ring, of 64-byte entries and of 128-byte ones, compressed or with data in them. On InfiniBand and
-//!   on RoCE.
+//!   makes of the same ring, of 64-byte entries and of 128-byte ones, compressed or with data in them. On InfiniBand
+//!   and on RoCE.
 //! * Indices go round past 2¹⁶ and 2²⁴; errors, flushes, resets, numbers used again, and queues on several threads.
 //! * Fences are counted, as the processor runs them and on each way through the machine code (`cargo xtask bench
 //!   assembly`): one store fence for a BlueFlame copy, two for a doorbell, none for receives and for polls that go on
@@ -107,9 +109,9 @@
 //!   mistakes are found.
 //!
 //! Not proven without hardware: that a missing fence would show (the model's memory is ordinary memory), what firmware
-//! does beyond the manual (in compressed sessions of a shared queue's receives, for one), latency and message rates, and
-//! the barriers of aarch64, which are rdma-core's: they are found in the machine code (`tests/aarch64.sh`), but were never
-//! run.
+//! does beyond the manual (in compressed sessions of a shared queue's receives, for one), latency and message rates,
+//! and the barriers of aarch64, which are rdma-core's: they are found in the machine code (`tests/aarch64.sh`), but
+//! were never run.
 //!
 //! # The files
 //!

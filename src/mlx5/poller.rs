@@ -4,10 +4,10 @@
 //!
 //! A completion names its queue pair by number, and numbers are used again, while completions of before may still
 //! stand in the ring: after a reset by the same queue pair, after a completion queue was dropped (see
-//! [`grave`](super::grave)) by another one. What tells them apart is where they stand. When queues are emptied, the queue
-//! pair is in RESET, so the device writes no more completions of theirs: all that there are stand before the entry that it
-//! writes next. That entry is kept with them ([`Lanes::retire`]). A completion before it is theirs, and nobody's any more;
-//! one behind it is of whoever has the number now.
+//! [`grave`](super::grave)) by another one. What tells them apart is where they stand. When queues are emptied, the
+//! queue pair is in RESET, so the device writes no more completions of theirs: all that there are stand before the
+//! entry that it writes next. That entry is kept with them ([`Lanes::retire`]). A completion before it is theirs, and
+//! nobody's any more; one behind it is of whoever has the number now.
 //!
 //! # Safety
 //!
@@ -119,7 +119,7 @@ impl<'a, V: Delivery> Poller<'a, V> {
     ///
     /// [`Error::Invalid`](crate::Error::Invalid) if it has one.
     pub fn new(cq: impl CqFor<'a, Direct<V>>) -> Result<Self> {
-        let cq = cq.into_parent().into_direct();
+        let cq = cq.into_parent().into_own();
         let shared = Arc::clone(cq.state().shared());
         let Some(Place { consumed, known }) = shared.take_place() else {
             return Err(poller_taken());
@@ -196,8 +196,8 @@ impl<'a, V: Delivery> Poller<'a, V> {
         if V::SCATTERS { wc::op_own(word) & cqe::FORMAT <= self.widest } else { !wc::is_title(word) }
     }
 
-    /// If the next entry is of the queues that were completed last, whose key is `last`, and nothing is to be done but to
-    /// go on: the index after it.
+    /// If the next entry is of the queues that were completed last, whose key is `last`, and nothing is to be done but
+    /// to go on: the index after it.
     #[inline(always)]
     fn next_of_last(&self, word: u64, last: u32) -> Option<u32> {
         let next = self.consumed().wrapping_add(1);
@@ -282,8 +282,8 @@ impl<'a, V: Delivery> Poller<'a, V> {
         }
     }
 
-    /// The next entry is the title of a session of compressed completions: puts all of them into the ring in full, so that
-    /// each is found like any other. False if it is none that can be.
+    /// The next entry is the title of a session of compressed completions: puts all of them into the ring in full, so
+    /// that each is found like any other. False if it is none that can be.
     fn expand(&mut self) -> bool {
         let (first, ring) = (self.consumed(), self.ring);
         let _alone = self.shared.sessions();

@@ -24,8 +24,8 @@ use crate::qp::{Invariant, Transport};
 use crate::wr::encode::{Encode, Head, Limits};
 use crate::wr::{Address, PostError, Recv, Scatter, SendRequest};
 
-/// A WQE in the making. `ALONE`: it is not one of several, and is rung for when it is complete. `FENCED`: it comes after
-/// the update of a key, and waits for that.
+/// A WQE in the making. `ALONE`: it is not one of several, and is rung for when it is complete. `FENCED`: it comes
+/// after the update of a key, and waits for that.
 struct Writer<'q, const ALONE: bool, const FENCED: bool> {
     queue: &'q mut SendQueue,
     ring: WqeRing,

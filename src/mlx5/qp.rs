@@ -290,11 +290,12 @@ pub(crate) fn least_depth(is_datagram: bool, asked: u32) -> u32 {
     if is_datagram || asked == 0 { asked } else { asked.max(BIND_BLOCKS) }
 }
 
-/// How many entries a direct queue pair of these sizes claims of its send and of its receive completion queue (of one, if
-/// they are the same, both): the blocks and the receives that its rings have, as libmlx5 makes them.
+/// How many entries a direct queue pair of these sizes claims of its send and of its receive completion queue (of one,
+/// if they are the same, both): the blocks and the receives that its rings have, as libmlx5 makes them.
 ///
-/// A queue pair with a [shared receive queue](crate::SharedReceiveQueue::direct) has no receives of its own: `recv_depth` is
-/// 0 then, and [`SharedReceiveQueue::cq_entries`](crate::SharedReceiveQueue::cq_entries) come once for all of them.
+/// A queue pair with a [shared receive queue](crate::SharedReceiveQueue::direct) has no receives of its own:
+/// `recv_depth` is 0 then, and [`SharedReceiveQueue::cq_entries`](crate::SharedReceiveQueue::cq_entries) come once for
+/// all of them.
 ///
 /// # Examples
 ///

@@ -242,8 +242,8 @@ impl Lanes {
 pub(super) struct Joined(Vec<Arc<Lanes>>);
 
 impl Joined {
-    /// One more came, when `consumed` entries were read. Nothing is kept of those that have come and gone, and of which no
-    /// entry is left, or never was one.
+    /// One more came, when `consumed` entries were read. Nothing is kept of those that have come and gone, and of which
+    /// no entry is left, or never was one.
     pub(super) fn add(&mut self, lanes: Arc<Lanes>, consumed: u32) {
         // the first entry that can be of the next one with the number
         let mut from = consumed;

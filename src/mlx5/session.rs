@@ -10,8 +10,8 @@ pub(super) const fn array_of(at: u32) -> u32 {
     if at == 0 { 1 } else { at }
 }
 
-/// How many completions `title` stands for, in a ring of `entries`. `None` if it says what no device does: one by itself,
-/// or more than half of the ring, which is all that may be outstanding. Such an entry stands for itself alone.
+/// How many completions `title` stands for, in a ring of `entries`. `None` if it says what no device does: one by
+/// itself, or more than half of the ring, which is all that may be outstanding. Such an entry stands for itself alone.
 pub(super) fn count(title: &Words, entries: u32) -> Option<u32> {
     let count = u32::from_be((title[cqe::BYTE_CNT / 8] >> 32) as u32);
     (1..=entries / 2).contains(&count).then_some(count)

@@ -2,9 +2,9 @@
 //!
 //! # Safety
 //!
-//! WQEs and record are those of the shared receive queue: [`DirectSrq`] lies beside the core that owns it, and goes before
-//! it. A slot is written only while it is the CPU's: after the chain said that it is free, and until it was told to the
-//! device.
+//! WQEs and record are those of the shared receive queue: [`DirectSrq`] lies beside the core that owns it, and goes
+//! before it. A slot is written only while it is the CPU's: after the chain said that it is free, and until it was told
+//! to the device.
 
 #![expect(unsafe_code, reason = "the Safety section above")]
 
@@ -96,23 +96,23 @@ impl DirectSrq {
 }
 
 impl SharedReceiveQueue<'_, Direct> {
-    /// How many entries a queue of `depth` receives claims of its completion queue, when the first queue pair is made with
-    /// it.
+    /// How many entries a queue of `depth` receives claims of its completion queue, when the first queue pair is made
+    /// with it.
     pub fn cq_entries(depth: u32) -> u32 {
         Room::for_depth(depth)
     }
 }
 
 impl<'a, V: Delivery> SharedReceiveQueue<'a, Direct<V>> {
-    /// `ibv_create_srq`—A queue with room for `depth` receives of up to `sges` scatter elements, which is written here on an
-    /// mlx5 device; see [`mlx5`](crate::mlx5). All its receives complete on `recv_cq`, whose poller makes room for new
-    /// ones: it is the receive completion queue of each queue pair that is made with it.
+    /// `ibv_create_srq`—A queue with room for `depth` receives of up to `sges` scatter elements, which is written here
+    /// on an mlx5 device; see [`mlx5`](crate::mlx5). All its receives complete on `recv_cq`, whose poller makes room
+    /// for new ones: it is the receive completion queue of each queue pair that is made with it.
     ///
     /// # Errors
     ///
     /// As [`new`](SharedReceiveQueue::new); [`Error::OtherContext`](crate::Error::OtherContext); and
-    /// [`Error::Verb`](crate::Error::Verb) with EOPNOTSUPP if it is no mlx5 device, [`Error::Invalid`](crate::Error::Invalid)
-    /// if its WQEs would be [signed](crate::mlx5#what-it-needs).
+    /// [`Error::Verb`](crate::Error::Verb) with EOPNOTSUPP if it is no mlx5 device,
+    /// [`Error::Invalid`](crate::Error::Invalid) if its WQEs would be [signed](crate::mlx5#what-it-needs).
     ///
     /// # Examples
     ///
@@ -142,7 +142,7 @@ impl<'a, V: Delivery> SharedReceiveQueue<'a, Direct<V>> {
         depth: u32,
         sges: u32,
     ) -> Result<Self> {
-        let (pd, recv_cq) = (pd.into(), recv_cq.into_parent().into_direct());
+        let (pd, recv_cq) = (pd.into(), recv_cq.into_parent().into_own());
         pd.context().check_same(recv_cq.context(), "receive completion queue")?;
         dv::check_mlx5(pd.context())?;
         dv::check_unsigned("MLX5_SRQ_SIGNATURE")?;

@@ -64,8 +64,8 @@ mod sealed {
 bitflags::bitflags! {
     /// What a peer that knows the rkey may do with a region (`IBV_ACCESS_REMOTE_*`).
     ///
-    /// The queue pair that the peer comes by must allow it as well: [`InitAttr::access`](crate::InitAttr::access), which
-    /// allows nothing if not said.
+    /// The queue pair that the peer comes by must allow it as well: [`InitAttr::access`](crate::InitAttr::access),
+    /// which allows nothing if not said.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub struct RemoteAccess: u32 {
         /// RDMA READ.
@@ -298,7 +298,8 @@ impl<'a, K: RegionKind, M: Buffer> MemoryRegion<'a, K, M> {
         Ok(region.into_shared().map_or(windows as _, |region| region as _))
     }
 
-    /// `ibv_dereg_mr`, unless a window may lead here whose end is not known: then nobody but the device has it any more.
+    /// `ibv_dereg_mr`, unless a window may lead here whose end is not known: then nobody but the device has it any
+    /// more.
     fn deregister(&mut self) -> Result<()> {
         if self.windows.as_ref().is_some_and(|windows| Arc::strong_count(windows) > 1) {
             let asked = "under a memory window that was forgotten, or could not be deallocated";
@@ -316,7 +317,8 @@ impl<'a, K: RegionKind, M: Buffer> MemoryRegion<'a, K, M> {
     ///
     /// # Errors
     ///
-    /// [`RangeError`] if the range goes past the region's end, or is 2³¹ bytes or longer: a longer message takes several.
+    /// [`RangeError`] if the range goes past the region's end, or is 2³¹ bytes or longer: a longer message takes
+    /// several.
     ///
     /// # Examples
     ///

@@ -15,8 +15,8 @@ use std::ops::{Bound, RangeBounds};
 
 use ibv_sys as sys;
 
-/// The longest slice, one byte short of the longest message: in an element's length field, Mellanox devices take the bit
-/// 2³¹ for a mark of inline data (mlx5) or of length 0 (mlx4).
+/// The longest slice, one byte short of the longest message: in an element's length field, Mellanox devices take the
+/// bit 2³¹ for a mark of inline data (mlx5) or of length 0 (mlx4).
 const MAX_LEN: usize = (1 << 31) - 1;
 
 /// `ibv_sge`—A part of a memory region: what a request gathers from, or scatters to.
@@ -73,11 +73,15 @@ impl<'m> MrSlice<'m> {
     ///
     /// ```no_run
     /// use std::sync::Arc;
-    /// use ibv::{MemoryRegion, OwnedQp, send};
+    /// use ibv::{MemoryRegion, OwnedQp, Pages, ProtectionDomain, send};
     ///
     /// struct Peer {
     ///     qp: OwnedQp,
-    ///     mr: Arc<MemoryRegion<'static>>,
+    ///     mr: Arc<MemoryRegion<'static>>, // of all peers: it is there as long as one of them is
+    /// }
+    ///
+    /// fn shared(pd: &Arc<ProtectionDomain<'static>>) -> Result<Arc<MemoryRegion<'static>>, ibv::Error> {
+    ///     Ok(Arc::new(MemoryRegion::local(pd, Pages::new(4096)?)?))
     /// }
     ///
     /// impl Peer {

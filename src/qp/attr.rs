@@ -111,21 +111,25 @@ macro_rules! setter {
     };
     (timeout) => {
         /// How long to wait for an acknowledgement before sending again: 4.096 µs · 2^code, 0 for ever, at most 31;
-        /// 14 (67 ms) if not said.
+        /// 14 (67 ms) if not said. Devices may take up to four times as long.
         pub fn timeout(mut self, code: u8) -> Self {
             self.0.timeout(code);
             self
         }
     };
     (retry_cnt) => {
-        /// How often to send again before giving up, at most 7; 6 if not said, since Soft-RoCE takes 7 to mean for ever.
+        /// How often to send again what was not acknowledged before giving up, at most 7; 6 if not said, since
+        /// Soft-RoCE takes 7 to mean for ever, where the specification means 7 times. Then the request fails with
+        /// [`WcStatus::RETRY_EXC_ERR`](crate::WcStatus::RETRY_EXC_ERR).
         pub fn retry_cnt(mut self, count: u8) -> Self {
             self.0.retry_cnt(count);
             self
         }
     };
     (rnr_retry) => {
-        /// How often to try again when the peer has no receive posted; 7 means for ever, and is what it is if not said.
+        /// How often to try again when the peer has no receive posted, each time after its `min_rnr_timer`; 7 means for
+        /// ever, and is what it is if not said. With less, the request fails with
+        /// [`WcStatus::RNR_RETRY_EXC_ERR`](crate::WcStatus::RNR_RETRY_EXC_ERR) in the end.
         pub fn rnr_retry(mut self, count: u8) -> Self {
             self.0.rnr_retry(count);
             self
@@ -257,6 +261,23 @@ impl PathMigState {
 ///
 /// What is not said is as the `ibv_*_pingpong` programs have it, but for the MTU, which is the port's own, the hop
 /// limit, which is that of [`Grh::new`](crate::Grh::new), and the retry count, which is 6.
+///
+/// # When a request has to wait
+///
+/// Requests of a queue pair are done in order, so one that waits holds up all that come after it.
+///
+/// * **A message that finds no receive waits for ever**, unless [`rnr_retry`](Self::rnr_retry) is made less than 7: a
+///   SEND, or a WRITE with immediate data, to a peer that has posted no receive, or not enough. It does not complete,
+///   nor fail; it is tried again and again until the peer posts one. A program that seems to hang, without an error,
+///   has often forgotten that. Post receives before the peer can send, which is before `connect`: `Init` is enough.
+/// * A peer that does not answer is given up after [`retry_cnt`](Self::retry_cnt) tries more, a
+///   [`timeout`](Self::timeout) apart: (6 + 1) · 67 ms is about half a second if nothing is said, up to four times as
+///   long on some devices. Then the request fails with [`WcStatus::RETRY_EXC_ERR`](crate::WcStatus::RETRY_EXC_ERR), the
+///   queue pair goes to the error state, and all other requests are flushed. A timeout of 0 waits for ever. An address,
+///   a queue pair number or a PSN that is wrong looks like a peer that does not answer, since such packets are dropped;
+///   so does a peer that is not yet connected itself.
+/// * None of this is for UC, which acknowledges nothing: what finds no receive, or is lost, is gone, and the sender's
+///   completion says success.
 ///
 /// # Examples
 ///

@@ -30,7 +30,8 @@ use crate::raw::{Raw, last_errno};
 use crate::srq::{SharedReceiveQueue, SrqCore};
 use crate::wr::encode::Limits;
 
-/// Sizes of a queue pair's queues (`struct ibv_qp_cap`). The default is what a [`QueuePairBuilder`] has if nothing is said.
+/// Sizes of a queue pair's queues (`struct ibv_qp_cap`). The default is what a [`QueuePairBuilder`] has if nothing is
+/// said.
 #[doc(alias = "ibv_qp_cap")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QpCaps {
@@ -155,8 +156,8 @@ impl<'a, T: Transport> QueuePairBuilder<'a, T, Basic> {
 }
 
 impl<'a, T: Transport> QueuePairBuilder<'a, T, Extended> {
-    /// `ibv_create_qp_ex`—Makes it, with all operations of its transport. If the device lacks those of memory windows and
-    /// invalidation, without these: they are [`PostError::Unsupported`](crate::PostError::Unsupported) then.
+    /// `ibv_create_qp_ex`—Makes it, with all operations of its transport. If the device lacks those of memory windows
+    /// and invalidation, without these: they are [`PostError::Unsupported`](crate::PostError::Unsupported) then.
     ///
     /// On rxe, requests have one scatter/gather element at the most: its `ibv_wr_set_sge_list` sends wrong lengths
     /// before rdma-core 64.
@@ -219,9 +220,9 @@ impl<'a, T: Transport, B: Backend> QueuePairBuilder<'a, T, B> {
         QueuePairBuilder { pd, send_cq, recv_cq, caps, signal_all, srq, late_copies, id, _makes: PhantomData }
     }
 
-    /// `ibv_qp_init_attr.srq`—Receives shall be taken from `srq`, which the queue pair keeps. It has none of its own then:
-    /// what [`recv_depth`](Self::recv_depth) and [`recv_sges`](Self::recv_sges) say does not count. A direct one is of the
-    /// queue pair's receive completion queue.
+    /// `ibv_qp_init_attr.srq`—Receives shall be taken from `srq`, which the queue pair keeps. It has none of its own
+    /// then: what [`recv_depth`](Self::recv_depth) and [`recv_sges`](Self::recv_sges) say does not count. A direct one
+    /// is of the queue pair's receive completion queue.
     ///
     /// # Examples
     ///
@@ -242,18 +243,18 @@ impl<'a, T: Transport, B: Backend> QueuePairBuilder<'a, T, B> {
         self.of_kind()
     }
 
-    /// Takes the provider as it is by itself, where that means that it may copy short data on the CPU when a completion is
-    /// polled, to where the request said that it should go. It saves the device a write to memory.
+    /// Takes the provider as it is by itself, where that means that it may copy short data on the CPU when a completion
+    /// is polled, to where the request said that it should go. It saves the device a write to memory.
     ///
-    /// Without this, mlx5 devices are told not to (`MLX5DV_QP_CREATE_DISABLE_SCATTER_TO_CQE`); for devices that can't be told
-    /// (those of libhns) there is no queue pair.
+    /// Without this, mlx5 devices are told not to (`MLX5DV_QP_CREATE_DISABLE_SCATTER_TO_CQE`); for devices that can't
+    /// be told (those of libhns) there is no queue pair.
     ///
     /// # Safety
     ///
-    /// Memory that a request on the queue pair or on its shared receive queue lets the device write (a receive, a READ, an
-    /// atomic) stays registered, and no thread accesses it, until the request's completion was polled, or the queue
-    /// pair is [closed](QueuePair::close), reset or dropped. `'a` alone does not say so: the queue pair must not be forgotten,
-    /// nor slices be [detached](crate::MrSlice::detach) from regions that go earlier.
+    /// Memory that a request on the queue pair or on its shared receive queue lets the device write (a receive, a READ,
+    /// an atomic) stays registered, and no thread accesses it, until the request's completion was polled, or the queue
+    /// pair is [closed](QueuePair::close), reset or dropped. `'a` alone does not say so: the queue pair must not be
+    /// forgotten, nor slices be [detached](crate::MrSlice::detach) from regions that go earlier.
     pub unsafe fn allow_late_copies(mut self) -> Self
     where
         B: Verbs,
@@ -270,8 +271,8 @@ impl<'a, T: Transport, B: Backend> QueuePairBuilder<'a, T, B> {
         ctx.provider().maker(ctx.device_name())
     }
 
-    /// Calls what creates it, for posts by `ibv_wr_*` if `ops` are given; null with errno set if there is none. Gives its
-    /// sizes too.
+    /// Calls what creates it, for posts by `ibv_wr_*` if `ops` are given; null with errno set if there is none. Gives
+    /// its sizes too.
     fn create_by(
         &self,
         maker: Maker,

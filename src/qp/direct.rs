@@ -55,10 +55,10 @@ impl Link<DirectQueues> for DirectLink {
 }
 
 impl<'a, T: Transport, V: Delivery> QueuePairBuilder<'a, T, Direct<V>> {
-    /// A queue pair whose queues are written here, on an mlx5 device; see [`mlx5`](crate::mlx5). Its completion queues are
-    /// made by [`build_direct`](crate::CompletionQueueBuilder::build_direct), or by
-    /// [`build_direct_scattered`](crate::CompletionQueueBuilder::build_direct_scattered), if short data shall come in the
-    /// completions.
+    /// A queue pair whose queues are written here, on an mlx5 device; see [`mlx5`](crate::mlx5). Its completion queues
+    /// are made by [`build_direct`](crate::CompletionQueueBuilder::build_direct), or by
+    /// [`build_direct_scattered`](crate::CompletionQueueBuilder::build_direct_scattered), if short data shall come in
+    /// the completions.
     pub fn direct(
         pd: impl Into<Parent<'a, ProtectionDomain<'a>>>,
         send_cq: impl CqFor<'a, Direct<V>>,

@@ -111,8 +111,8 @@ impl<'a, T: Transport, B: Backend> DynQueuePair<'a, T, B> {
     ///
     /// # Errors
     ///
-    /// [`Error::Invalid`] in RESET; [`Error::Verb`] with EIO if the device is gone, EINVAL if it refuses. The state stays
-    /// as it was.
+    /// [`Error::Invalid`] in RESET; [`Error::Verb`] with EIO if the device is gone, EINVAL if it refuses. The state
+    /// stays as it was.
     #[doc(alias = "ibv_modify_qp")]
     pub fn into_error(&mut self) -> Result<()> {
         if self.state == QpState::RESET {
@@ -207,8 +207,8 @@ impl<'a, T: Transport> DynQueuePair<'a, T, Basic> {
         self.ready()?.post(request)
     }
 
-    /// As [`QueuePair::post_prepared`]: in RTS. What it posts was prepared by [`ready`](Self::ready)`()?.prepare(..)`, or
-    /// before the queue pair came here.
+    /// As [`QueuePair::post_prepared`]: in RTS. What it posts was prepared by [`ready`](Self::ready)`()?.prepare(..)`,
+    /// or before the queue pair came here.
     ///
     /// # Errors
     ///

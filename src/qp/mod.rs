@@ -118,8 +118,8 @@ pub(crate) mod link {
 
     /// What stands between a queue pair and its completion queues.
     pub trait Link<Q> {
-        /// The queue pair has come to RESET, and may go on. Gives how many entries of its send and of its receive completion
-        /// queue may still be completions of before.
+        /// The queue pair has come to RESET, and may go on. Gives how many entries of its send and of its receive
+        /// completion queue may still be completions of before.
         fn restarted(&self, queues: &mut Q) -> (u32, u32);
         /// Destroys the queue pair, or keeps it until that can be: after `Ok` it is the caller's no more. It is in
         /// RESET, if `NEEDS_RESET` says that this matters.
@@ -148,8 +148,9 @@ pub(crate) mod link {
 #[derive(Debug, Clone, Copy)]
 pub enum Basic {}
 
-/// `ibv_wr_*`: fewer instructions where the provider has it. As a [`Backend`] of queue pairs: posting takes `&mut self`.
-/// As a kind of completion queue (`ibv_cq_ex`): polled by its one [`Poller`](crate::Poller). Either goes without the other.
+/// `ibv_wr_*`: fewer instructions where the provider has it. As a [`Backend`] of queue pairs: posting takes `&mut
+/// self`. As a kind of completion queue (`ibv_cq_ex`): polled by its one [`Poller`](crate::Poller). Either goes without
+/// the other.
 #[doc(alias = "ibv_wr_start")]
 #[doc(alias = "ibv_qp_ex")]
 #[derive(Debug, Clone, Copy)]
@@ -248,7 +249,8 @@ pub struct QueuePair<'a, T: Transport = Rc, S: State = Rts, B: Backend = Basic> 
 // threads; what is posted names regions and handles that may be as well. Where a backend needs to be alone, posting
 // takes `&mut`.
 unsafe impl<T: Transport, S: State, B: Backend> Send for QueuePair<'_, T, S, B> {}
-// SAFETY: as above; the provider locks the queues (a queue pair of a thread domain, where it does not, is none of these).
+// SAFETY: as above; the provider locks the queues (a queue pair of a thread domain, where it does not, is none of
+// these).
 unsafe impl<T: Transport, S: State, B: Backend> Sync for QueuePair<'_, T, S, B> {}
 
 /// A queue pair that shares its parents, so that it can be stored and sent. Slices that it posts are

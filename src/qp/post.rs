@@ -231,8 +231,8 @@ impl<'a, T: Transport, S: State> QueuePair<'a, T, S, Extended> {
 }
 
 impl<'a, T: Transport, S: State, B: Backend> QueuePair<'a, T, S, B> {
-    /// `ibv_bind_mw`—Binds a window of type 1, by a request of this queue pair's, and returns what the peer may use when
-    /// that is executed: any request posted later finds it so.
+    /// `ibv_bind_mw`—Binds a window of type 1, by a request of this queue pair's, and returns what the peer may use
+    /// when that is executed: any request posted later finds it so.
     ///
     /// # Errors
     ///

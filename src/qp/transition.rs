@@ -98,8 +98,8 @@ impl<'a, T: Transport, S: State, B: Backend> QueuePair<'a, T, S, B> {
     ///
     /// [`TransitionError`] with the queue pair as it was: [`Error::Verb`](crate::Error::Verb) with EINVAL if there is
     /// no such port or P_Key index; EPERM for a Q_Key with its top bit set and no CAP_NET_RAW; EIO if the device is
-    /// gone. [`Error::CqRoom`](crate::Error::CqRoom) if it is direct, was reset, and what it completed before leaves no room
-    /// in its completion queue: poll that until it is empty.
+    /// gone. [`Error::CqRoom`](crate::Error::CqRoom) if it is direct, was reset, and what it completed before leaves no
+    /// room in its completion queue: poll that until it is empty.
     ///
     /// # Examples
     ///
@@ -173,7 +173,8 @@ impl<'a, T: Transport, S: State, B: Backend> QueuePair<'a, T, S, B> {
         }
     }
 
-    /// `ibv_modify_qp`, INIT → RTR → RTS—Connects it to its peer, which does the same.
+    /// `ibv_modify_qp`, INIT → RTR → RTS—Connects it to its peer, which does the same. Receives for what the peer sends
+    /// first are best posted before: a SEND that finds none [waits](Connection#when-a-request-has-to-wait).
     ///
     /// # Errors
     ///
@@ -281,8 +282,8 @@ impl<'a, T: Transport, S: State, B: Backend> QueuePair<'a, T, S, B> {
     /// `ibv_modify_qp`, RTS → SQD—Lets the send queue run dry: what has started goes on, what has not waits.
     ///
     /// [`QpAttr::is_draining`](crate::QpAttr::is_draining) tells when nothing is under way any more; with `notify`, the
-    /// device raises [`AsyncEventKind::SQ_DRAINED`](crate::AsyncEventKind::SQ_DRAINED) then. Until then the device may refuse to
-    /// [change](Self::modify_drained), [resume](Self::resume) or [reset](Self::reset) it.
+    /// device raises [`AsyncEventKind::SQ_DRAINED`](crate::AsyncEventKind::SQ_DRAINED) then. Until then the device may
+    /// refuse to [change](Self::modify_drained), [resume](Self::resume) or [reset](Self::reset) it.
     ///
     /// # Errors
     ///

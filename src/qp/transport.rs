@@ -129,7 +129,8 @@ mod sealed {
     impl<T: super::OwnReceives> Sealed for super::WithSrq<T> {}
 }
 
-/// Reliable connection: each message arrives once and in order, or fails visibly. SEND, WRITE, READ, atomics, memory windows.
+/// Reliable connection: each message arrives once and in order, or fails visibly. SEND, WRITE, READ, atomics, memory
+/// windows.
 #[derive(Debug, Clone, Copy)]
 pub enum Rc {}
 
