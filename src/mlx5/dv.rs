@@ -14,7 +14,8 @@ use std::ptr::{NonNull, null_mut};
 use ibv_sys as sys;
 
 use super::bits::{SEGMENT, av, cq_record};
-use super::mmio::{ArmRegister, BlueFlame, CqeRing, Record, WqeRing};
+use super::cqe_ring::CqeRing;
+use super::mmio::{ArmRegister, BlueFlame, Record, WqeRing};
 use super::wqe::AddressBytes;
 use crate::context::Context;
 use crate::error::{Error, Result, VerbError};

@@ -123,9 +123,10 @@
 //! | `chain` | the order in which the slots of a shared receive queue are used; pure |
 //! | `masked` | tables that go round |
 //! | `barrier` | the only fences |
-//! | `mmio` | registers, records and rings: the only volatile stores |
+//! | `mmio` | registers, records and rings of requests: the only volatile stores |
+//! | `cqe_ring` | rings of completions |
 //! | `dv` | the only calls of libmlx5 for this path |
-//! | `qp`, `post` | queue pairs: their lives, and posting |
+//! | `qp`, `post`, `batch` | queue pairs: their lives, and posting |
 //! | `srq` | shared receive queues |
 //! | `session` | compressed completions; pure |
 //! | `grave` | queue pairs that wait to be destroyed |
@@ -133,9 +134,11 @@
 //! | `delivery` | data in completions |
 
 mod barrier;
+mod batch;
 mod bits;
 mod chain;
 mod cq;
+mod cqe_ring;
 mod delivery;
 mod dv;
 mod grave;
@@ -150,9 +153,9 @@ mod srq;
 mod wc;
 mod wqe;
 
+pub use batch::Batch;
 pub use delivery::{Delivery, Scattered, ToCqe, ToMemory};
 pub use poller::Poller;
-pub use post::Batch;
 pub use wc::{Completion, WorkCompletion};
 
 #[doc(hidden)]

@@ -7,12 +7,10 @@
 
 #![expect(unsafe_code, reason = "the Safety section above")]
 
-use std::fmt;
-use std::marker::PhantomData;
-
 use ibv_sys as sys;
 
 use super::barrier;
+use super::batch::Batch;
 use super::bits::{SEGMENT, WQE_BB, opcode, qp_record};
 use super::mmio::{Block, WqeRing};
 use super::qp::{DirectQueues, Fence, SendQueue};
@@ -20,7 +18,7 @@ use super::ring::unlikely;
 use super::wc;
 use super::wqe::{self, AddressBytes, Segment};
 use crate::mr::{MrSlice, RemoteSlice, RemoteU64};
-use crate::qp::{Invariant, Transport};
+use crate::qp::Transport;
 use crate::wr::encode::{Encode, Head, Limits};
 use crate::wr::{Address, PostError, Recv, Scatter, SendRequest};
 
@@ -42,8 +40,8 @@ struct Writer<'q, const ALONE: bool, const FENCED: bool> {
 }
 
 /// A complete WQE.
-struct Written {
-    block: Block,
+pub(super) struct Written {
+    pub(super) block: Block,
 }
 
 /// Inline data that fits into the first block of every request of a connected queue pair, so that it is allowed there
@@ -321,7 +319,7 @@ fn inline_long<const ALONE: bool, const FENCED: bool>(
 
 impl SendQueue {
     #[inline(always)]
-    fn write<'a, T: Transport, R: SendRequest<'a, T>, const ALONE: bool>(
+    pub(super) fn write<'a, T: Transport, R: SendRequest<'a, T>, const ALONE: bool>(
         &mut self,
         limits: &Limits,
         request: &R,
@@ -352,7 +350,7 @@ impl SendQueue {
 
     /// Takes back what was pushed since `first`.
     #[inline(always)]
-    fn roll_back(&mut self, first: u32) {
+    pub(super) fn roll_back(&mut self, first: u32) {
         self.producer.roll_back(first);
         if self.fence != Fence::Never {
             // what comes now may be what comes after an update
@@ -363,7 +361,7 @@ impl SendQueue {
 
     /// Tells the device how far the ring is filled.
     #[inline(always)]
-    fn tell(&self, next: u32) {
+    pub(super) fn tell(&self, next: u32) {
         barrier::wqe_before_record();
         self.record.store::<{ qp_record::SEND }>(next & 0xffff);
         barrier::record_before_register();
@@ -371,7 +369,7 @@ impl SendQueue {
 
     /// Rings by the first word of the last WQE.
     #[inline(always)]
-    fn ring_by_word(&mut self, last: Block) {
+    pub(super) fn ring_by_word(&mut self, last: Block) {
         // SAFETY: just written.
         let word = unsafe { last.first_word() };
         self.register.ring(word);
@@ -468,82 +466,5 @@ pub(super) fn put_list(sges: &[sys::ibv_sge], len: usize, put: impl Fn(usize, Se
     }
     if at < len {
         put(at, wqe::END_OF_LIST);
-    }
-}
-
-/// Requests that stand in the queue already, and reach the device with one doorbell: made by
-/// [`QueuePair::batch`](crate::QueuePair::batch) of a direct queue pair.
-///
-/// Dropping it without [`submit`](Self::submit) takes them back.
-#[must_use = "nothing is posted before `submit`"]
-pub struct Batch<'l, 'a, T: Transport> {
-    queue: &'l mut SendQueue,
-    limits: &'l Limits,
-    /// Where it started.
-    first: u32,
-    last: Option<Block>,
-    _of: PhantomData<T>,
-    _invariant: Invariant<'a>,
-}
-
-// SAFETY: a queue by `&mut`, which may be sent, and a place in it.
-unsafe impl<T: Transport> Send for Batch<'_, '_, T> {}
-// SAFETY: `&` gives access to nothing.
-unsafe impl<T: Transport> Sync for Batch<'_, '_, T> {}
-
-impl<'l, 'a, T: Transport> Batch<'l, 'a, T> {
-    #[inline(always)]
-    pub(crate) fn new(queues: &'l mut DirectQueues, limits: &'l Limits) -> Self {
-        let queue = &mut queues.send;
-        let first = queue.producer.head();
-        Self { queue, limits, first, last: None, _of: PhantomData, _invariant: PhantomData }
-    }
-
-    /// Appends a request.
-    ///
-    /// # Errors
-    ///
-    /// [`PostError`]; the batch stays as it was.
-    #[inline(always)]
-    pub fn push<R: SendRequest<'a, T>>(&mut self, request: R) -> Result<(), PostError> {
-        self.encode(&request)
-    }
-
-    #[inline(always)]
-    fn encode<R: SendRequest<'a, T>>(&mut self, request: &R) -> Result<(), PostError> {
-        let written = self.queue.write::<T, R, false>(self.limits, request)?;
-        self.last = Some(written.block);
-        request.posted();
-        Ok(())
-    }
-
-    /// Whether it holds none.
-    pub fn is_empty(&self) -> bool {
-        self.last.is_none()
-    }
-
-    /// Posts them all, in order.
-    #[inline(always)]
-    pub fn submit(mut self) {
-        if let Some(last) = self.last.take() {
-            self.first = self.queue.producer.head();
-            self.queue.tell(self.first);
-            self.queue.ring_by_word(last);
-        }
-    }
-}
-
-impl<T: Transport> Drop for Batch<'_, '_, T> {
-    #[inline(always)]
-    fn drop(&mut self) {
-        if self.last.is_some() {
-            self.queue.roll_back(self.first);
-        }
-    }
-}
-
-impl<T: Transport> fmt::Debug for Batch<'_, '_, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Batch").finish_non_exhaustive()
     }
 }

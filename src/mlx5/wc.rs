@@ -6,8 +6,8 @@ use std::marker::PhantomData;
 use ibv_sys as sys;
 
 use super::bits::{SYNDROMES, cqe, opcode};
+use super::cqe_ring::CqeAt;
 use super::delivery::{Delivery, ToMemory};
-use super::mmio::CqeAt;
 use super::ring::Sent;
 use crate::cq::{WcError, WcOpcode, WcStatus};
 

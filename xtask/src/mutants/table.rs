@@ -85,7 +85,7 @@ pub(super) const MUTANTS: [Mutant; 25] = [
     },
     Mutant {
         name: "doorbell of a list for its first WQE",
-        file: "mlx5/post.rs",
+        file: "mlx5/batch.rs",
         edits: &[("self.last = Some(written.block);", "self.last.get_or_insert(written.block);")],
         says: "but its doorbell record says",
     },
