@@ -55,11 +55,31 @@ pub fn opaque_mut<T>(value: &mut T) -> &mut T {
     }
 }
 
-/// Does nothing with a value, which the compiler must not know.
+/// Does something so many times, at least once, with the number of each. (All loops are this one: how the compiler turns
+/// a `for` depends on what is around it.)
 #[inline(always)]
-pub fn consume(value: u64) {
-    // SAFETY: nothing happens.
-    unsafe { std::arch::asm!("/* {} */", in(reg) value, options(nomem, nostack, preserves_flags)) };
+pub fn repeat(times: u64, mut operation: impl FnMut(u64)) {
+    let mut number = 0;
+    loop {
+        operation(number);
+        number += 1;
+        if number == times {
+            break;
+        }
+    }
+}
+
+/// Polls so many times, each of which adds the ids that it has found to the sum: the sum of all.
+#[inline(always)]
+pub fn polls(times: u64, mut poll: impl FnMut(&mut u64)) -> u64 {
+    let mut sum = 0;
+    repeat(times, |_| poll(&mut sum));
+    sum
+}
+
+/// The sum of the ids of so many requests.
+pub fn ids(requests: u64) -> u64 {
+    (0..requests).sum()
 }
 
 /// What is counted.
@@ -113,7 +133,7 @@ pub fn main(link: Link, open: impl FnOnce(&str) -> Box<dyn Peer>) -> ExitCode {
     };
     let operations: u64 = operations.parse().expect("a number");
     let requests = operations * u64::from(each);
-    assert!(requests <= u64::from(DEPTH), "no more than the queues hold");
+    assert!((1..=u64::from(DEPTH)).contains(&requests), "some, and no more than the queues hold");
     let is_poll = row.contains("poll") && !row.contains("empty");
     if is_poll || row.contains("send") {
         peer.receive(requests);

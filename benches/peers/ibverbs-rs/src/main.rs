@@ -2,7 +2,9 @@
 
 use std::process::ExitCode;
 
-use ibv_bench_peers::{DEPTH, LANDING, LENGTH, Link, MEMORY, Peer, TO, consume, opaque, opaque_mut};
+use ibv_bench_peers::{
+    DEPTH, LANDING, LENGTH, Link, MEMORY, Peer, TO, ids, opaque, opaque_mut, polls, repeat,
+};
 use ibverbs_rs::ibverbs::access_config::AccessFlags;
 use ibverbs_rs::ibverbs::completion_queue::{CompletionQueue, PollSlot};
 use ibverbs_rs::ibverbs::memory::{GatherElement, MemoryRegion, ScatterElement};
@@ -19,38 +21,36 @@ struct Objects {
     recvs: CompletionQueue,
 }
 
-/// How many completions a poll finds, all of success.
+/// How many completions a poll finds, all of success, whose ids it adds to the sum.
 #[inline(always)]
-fn poll(cq: &CompletionQueue, slots: &mut [PollSlot]) -> (u64, usize) {
-    let (mut sum, mut found) = (0, 0);
+fn poll(cq: &CompletionQueue, slots: &mut [PollSlot], sum: &mut u64) -> usize {
+    let mut found = 0;
     for wc in cq.poll(slots).expect("a poll") {
         wc.result().expect("a success");
-        sum += wc.wr_id();
+        *sum += wc.wr_id();
         found += 1;
     }
-    (sum, found)
+    found
 }
 
 impl Objects {
-    fn polls<const N: usize>(&mut self, operations: u64, found: usize) {
+    fn polls<const N: usize>(&mut self, operations: u64, found: u64) {
         let mut slots = [PollSlot::default(); N];
-        for _ in 0..operations {
-            let cq = opaque(&self.sends);
-            let slots = opaque_mut(&mut slots);
-            let (sum, count) = poll(cq, slots);
-            consume(sum);
-            assert_eq!(count, found);
-        }
+        let sum = polls(operations, |sum| {
+            let slots: &mut [_; N] = opaque_mut(&mut slots);
+            poll(opaque(&self.sends), slots, sum);
+        });
+        assert_eq!(sum, ids(operations * found));
     }
 
     fn write(&mut self, requests: u64) {
-        for id in 0..requests {
-            let Self { qp, mr, data, .. } = opaque_mut(self);
+        repeat(requests, |id| {
+            let Self { qp, mr, data, .. } = opaque_mut(&mut *self);
             let gather = [GatherElement::new(mr, data)];
             let wr = WriteWorkRequest::new(&gather, mr.remote().sub_region(TO).expect("a part"));
             // SAFETY: nobody looks at the memory.
             unsafe { qp.post_write(wr, id) }.expect("a write");
-        }
+        });
     }
 }
 
@@ -79,27 +79,27 @@ impl Peer for Objects {
     }
 
     fn receive(&mut self, requests: u64) {
-        for id in 0..requests {
-            let Self { qp, mr, landing, .. } = opaque_mut(self);
+        repeat(requests, |id| {
+            let Self { qp, mr, landing, .. } = opaque_mut(&mut *self);
             let mut scatter = [ScatterElement::new(mr, landing)];
             // SAFETY: nobody looks at the memory.
             unsafe { qp.post_receive(ReceiveWorkRequest::new(&mut scatter), id) }.expect("a receive");
-        }
+        });
     }
 
     fn send(&mut self, requests: u64) {
-        for id in 0..requests {
-            let Self { qp, mr, data, .. } = opaque_mut(self);
+        repeat(requests, |id| {
+            let Self { qp, mr, data, .. } = opaque_mut(&mut *self);
             let gather = [GatherElement::new(mr, data)];
             // SAFETY: nobody looks at the memory.
             unsafe { qp.post_send(SendWorkRequest::new(&gather), id) }.expect("a send");
-        }
+        });
     }
 
     fn drain(&mut self) {
         let mut slots = [PollSlot::default(); 16];
         for cq in [&self.sends, &self.recvs] {
-            while poll(cq, &mut slots).1 > 0 {}
+            while poll(cq, &mut slots, &mut 0) > 0 {}
         }
     }
 }

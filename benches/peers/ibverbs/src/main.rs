@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use ibv_bench_peers::{DEPTH, LANDING, LENGTH, Link, MEMORY, Peer, consume, opaque, opaque_mut};
+use ibv_bench_peers::{DEPTH, LANDING, LENGTH, Link, MEMORY, Peer, ids, opaque, opaque_mut, polls, repeat};
 use ibverbs::{CompletionQueue, MemoryRegion, QueuePair, ibv_qp_type, ibv_wc};
 
 struct Objects {
@@ -12,28 +12,25 @@ struct Objects {
     recvs: &'static CompletionQueue<'static>,
 }
 
-/// The sum of the ids of a poll's completions, and how many they are.
+/// How many completions a poll finds, all of success, whose ids it adds to the sum.
 #[inline(always)]
-fn poll(cq: &CompletionQueue<'_>, wcs: &mut [ibv_wc]) -> (u64, usize) {
+fn poll(cq: &CompletionQueue<'_>, wcs: &mut [ibv_wc], sum: &mut u64) -> usize {
     let done = cq.poll(wcs).expect("a poll");
-    let mut sum = 0;
     for wc in done.iter() {
         assert!(wc.is_valid());
-        sum += wc.wr_id();
+        *sum += wc.wr_id();
     }
-    (sum, done.len())
+    done.len()
 }
 
 impl Objects {
-    fn polls<const N: usize>(&mut self, operations: u64, found: usize) {
+    fn polls<const N: usize>(&mut self, operations: u64, found: u64) {
         let mut wcs = [ibv_wc::default(); N];
-        for _ in 0..operations {
-            let cq = opaque(self.sends);
-            let wcs = opaque_mut(&mut wcs);
-            let (sum, count) = poll(cq, wcs);
-            consume(sum);
-            assert_eq!(count, found);
-        }
+        let sum = polls(operations, |sum| {
+            let wcs: &mut [_; N] = opaque_mut(&mut wcs);
+            poll(opaque(self.sends), wcs, sum);
+        });
+        assert_eq!(sum, ids(operations * found));
     }
 }
 
@@ -54,25 +51,25 @@ impl Peer for Objects {
     }
 
     fn receive(&mut self, requests: u64) {
-        for id in 0..requests {
-            let Self { qp, mr, .. } = opaque_mut(self);
+        repeat(requests, |id| {
+            let Self { qp, mr, .. } = opaque_mut(&mut *self);
             // SAFETY: nobody looks at the memory.
             unsafe { qp.post_receive(mr, LANDING..LANDING + LENGTH, id) }.expect("a receive");
-        }
+        });
     }
 
     fn send(&mut self, requests: u64) {
-        for id in 0..requests {
-            let Self { qp, mr, .. } = opaque_mut(self);
+        repeat(requests, |id| {
+            let Self { qp, mr, .. } = opaque_mut(&mut *self);
             // SAFETY: nobody looks at the memory.
             unsafe { qp.post_send(mr, ..LENGTH, id) }.expect("a send");
-        }
+        });
     }
 
     fn drain(&mut self) {
         let mut wcs = [ibv_wc::default(); 16];
         for cq in [self.sends, self.recvs] {
-            while poll(cq, &mut wcs).1 > 0 {}
+            while poll(cq, &mut wcs, &mut 0) > 0 {}
         }
     }
 }

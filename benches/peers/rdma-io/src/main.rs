@@ -3,7 +3,9 @@
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use ibv_bench_peers::{DEPTH, INLINE, LANDING, LENGTH, Link, MEMORY, Peer, TO, consume, opaque, opaque_mut};
+use ibv_bench_peers::{
+    DEPTH, INLINE, LANDING, LENGTH, Link, MEMORY, Peer, TO, ids, opaque, opaque_mut, polls, repeat,
+};
 use rdma_io::cq::CompletionQueue;
 use rdma_io::device::open_device_by_name;
 use rdma_io::mr::{AccessFlags, OwnedMemoryRegion};
@@ -19,31 +21,28 @@ struct Objects {
 }
 
 #[inline(always)]
-fn poll(cq: &CompletionQueue, wcs: &mut [WorkCompletion]) -> (u64, usize) {
+fn poll(cq: &CompletionQueue, wcs: &mut [WorkCompletion], sum: &mut u64) -> usize {
     let found = cq.poll(wcs).expect("a poll");
-    let mut sum = 0;
     for wc in &wcs[..found] {
         assert!(wc.is_success());
-        sum += wc.wr_id();
+        *sum += wc.wr_id();
     }
-    (sum, found)
+    found
 }
 
 impl Objects {
-    fn polls<const N: usize>(&mut self, operations: u64, found: usize) {
+    fn polls<const N: usize>(&mut self, operations: u64, found: u64) {
         let mut wcs = [WorkCompletion::default(); N];
-        for _ in 0..operations {
-            let cq = opaque(&*self.sends);
-            let wcs = opaque_mut(&mut wcs);
-            let (sum, count) = poll(cq, wcs);
-            consume(sum);
-            assert_eq!(count, found);
-        }
+        let sum = polls(operations, |sum| {
+            let wcs: &mut [_; N] = opaque_mut(&mut wcs);
+            poll(opaque(&*self.sends), wcs, sum);
+        });
+        assert_eq!(sum, ids(operations * found));
     }
 
     #[inline(always)]
     fn post(&self, requests: u64, opcode: WrOpcode, flags: SendFlags, length: usize) {
-        for id in 0..requests {
+        repeat(requests, |id| {
             let Self { qp, mr, .. } = opaque(self);
             let sge = Sge::new(mr.addr(), length as u32, mr.lkey());
             let mut wr = SendWr::new(id, opcode).flags(SendFlags::SIGNALED | flags).sg(sge);
@@ -51,7 +50,7 @@ impl Objects {
                 wr = wr.rdma(mr.addr() + TO as u64, mr.rkey());
             }
             qp.post_send(&mut wr).expect("a send");
-        }
+        });
     }
 }
 
@@ -82,11 +81,11 @@ impl Peer for Objects {
     }
 
     fn receive(&mut self, requests: u64) {
-        for id in 0..requests {
+        repeat(requests, |id| {
             let Self { qp, mr, .. } = opaque(self);
             let sge = Sge::new(mr.addr() + LANDING as u64, LENGTH as u32, mr.lkey());
             qp.post_recv(&mut RecvWr::new(id).sg(sge)).expect("a receive");
-        }
+        });
     }
 
     fn send(&mut self, requests: u64) {
@@ -96,7 +95,7 @@ impl Peer for Objects {
     fn drain(&mut self) {
         let mut wcs = [WorkCompletion::default(); 16];
         for cq in [&self.sends, &self.recvs] {
-            while poll(cq, &mut wcs).1 > 0 {}
+            while poll(cq, &mut wcs, &mut 0) > 0 {}
         }
     }
 }

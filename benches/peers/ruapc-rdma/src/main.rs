@@ -5,7 +5,7 @@
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use ibv_bench_peers::{DEPTH, LENGTH, Link, Peer, opaque, opaque_mut};
+use ibv_bench_peers::{DEPTH, LENGTH, Link, Peer, opaque, opaque_mut, polls, repeat};
 use ruapc_bufpool::{Buffer, BufferPoolBuilder, Device as _, DeviceIndex, DeviceSet};
 use ruapc_rdma::{
     ActiveDevice, CompletionBatch, CompletionCursor, CompletionQueue, QpConnectionConfig, QueuePair,
@@ -44,7 +44,7 @@ struct End {
 impl End {
     /// How many completions a poll finds, all of success; their buffers are free again.
     #[inline(always)]
-    fn poll<const N: usize>(&mut self, batch: &mut CompletionBatch<N>) -> usize {
+    fn poll<const N: usize>(&mut self, batch: &mut CompletionBatch<N>) -> u64 {
         let Self { qp, cq, cursor, free } = self;
         let mut found = 0;
         for completion in cq.poll_batch(batch).expect("a poll") {
@@ -56,12 +56,11 @@ impl End {
         found
     }
 
-    fn polls<const N: usize>(&mut self, operations: u64, found: usize) {
+    fn polls<const N: usize>(&mut self, operations: u64, found: u64) {
         let mut batch = CompletionBatch::<N>::new();
-        for _ in 0..operations {
-            let (end, batch) = (opaque_mut(self), opaque_mut(&mut batch));
-            assert_eq!(end.poll(batch), found);
-        }
+        // its completions have no ids: how many they are
+        let count = polls(operations, |count| *count += opaque_mut(&mut *self).poll(opaque_mut(&mut batch)));
+        assert_eq!(count, operations * found);
     }
 }
 
@@ -87,17 +86,17 @@ impl Peer for Objects {
     }
 
     fn receive(&mut self, requests: u64) {
-        for _ in 0..requests {
+        repeat(requests, |_| {
             let End { qp, free, .. } = opaque_mut(&mut self.receiver);
             opaque(qp).recv(free.pop().expect("a buffer")).expect("a receive");
-        }
+        });
     }
 
     fn send(&mut self, requests: u64) {
-        for _ in 0..requests {
+        repeat(requests, |_| {
             let End { qp, free, .. } = opaque_mut(&mut self.sender);
             opaque(qp).send_signaled(free.pop().expect("a buffer"), ibv_send_flags(0)).expect("a send");
-        }
+        });
     }
 
     fn drain(&mut self) {

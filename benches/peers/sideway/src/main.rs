@@ -6,7 +6,9 @@ use std::num::NonZeroU32;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use ibv_bench_peers::{DEPTH, INLINE, LANDING, LENGTH, Link, MEMORY, Peer, TO, consume, opaque, opaque_mut};
+use ibv_bench_peers::{
+    DEPTH, INLINE, LANDING, LENGTH, Link, MEMORY, Peer, TO, ids, opaque, opaque_mut, polls, repeat,
+};
 use sideway::ibverbs::AccessFlags;
 use sideway::ibverbs::address::AddressHandleAttribute;
 use sideway::ibverbs::completion::{BasicCompletionQueue, ExtendedCompletionQueue, GenericCompletionQueue};
@@ -26,27 +28,39 @@ struct Objects {
     recvs: Arc<BasicCompletionQueue>,
     extended_sends: Arc<ExtendedCompletionQueue>,
     extended_recvs: Arc<ExtendedCompletionQueue>,
+    /// What a list's requests are made of.
+    requests: [Request; 16],
     /// Which of the queue pairs the row is about.
     is_extended: bool,
+}
+
+struct Request {
+    lkey: u32,
+    address: u64,
+    length: u32,
+    rkey: u32,
+    to: u64,
+    id: u64,
+    flags: WorkRequestFlags,
 }
 
 /// Posts a request each on `$qp`, with `$setup` after `construct_wr`.
 macro_rules! post {
     ($self:ident, $qp:ident, $requests:expr, $flags:expr, |$wr:ident, $mr:ident| $setup:expr) => {
-        for id in 0..$requests {
+        repeat($requests, |id| {
             let Self { $qp: qp, mr: $mr, .. } = opaque_mut($self);
             let mut guard = qp.start_post_send();
             let $wr = guard.construct_wr(id, $flags);
             $setup;
             guard.post().expect("a send");
-        }
+        })
     };
 }
 
 /// The same, 16 at a time, the last of them signaled.
 macro_rules! post_list {
     ($self:ident, $qp:ident, $lists:expr) => {
-        for id in 0..$lists {
+        repeat($lists, |id| {
             let Self { $qp: qp, mr, .. } = opaque_mut($self);
             let mut guard = qp.start_post_send();
             for at in 0..16 {
@@ -56,27 +70,24 @@ macro_rules! post_list {
                 unsafe { wr.setup_sge(mr.lkey(), address(mr, 0), LENGTH as u32) };
             }
             guard.post().expect("a list");
-        }
+        })
     };
 }
 
-/// Polls `$cq`, `$operations` times, each of which finds `$found`.
+/// Polls `$cq` so many times, each of which finds `$found`, with room for `$room`.
 macro_rules! polls {
-    ($cq:expr, $operations:expr, $found:expr) => {
-        for _ in 0..$operations {
-            let (mut sum, mut found) = (0, 0);
+    ($cq:expr, $operations:expr, $found:expr, $room:expr) => {{
+        let sum = polls($operations, |sum| {
             if let Ok(mut poller) = opaque(&*$cq).start_poll() {
-                for _ in 0..$found {
+                for _ in 0..$room {
                     let Some(wc) = poller.next() else { break };
                     assert_eq!(wc.status(), 0);
-                    sum += wc.wr_id();
-                    found += 1;
+                    *sum += wc.wr_id();
                 }
             }
-            consume(sum);
-            assert_eq!(found, $found);
-        }
-    };
+        });
+        assert_eq!(sum, ids($operations * $found));
+    }};
 }
 
 #[inline(always)]
@@ -134,8 +145,8 @@ impl Peer for Objects {
             "write_list_16" => post_list!(self, basic, operations),
             "post_recv" => self.receive(operations),
             "recv_list_16" => {
-                for id in 0..operations {
-                    let Self { basic, mr, .. } = opaque_mut(self);
+                repeat(operations, |id| {
+                    let Self { basic, mr, .. } = opaque_mut(&mut *self);
                     let mut guard = basic.start_post_recv();
                     for _ in 0..16 {
                         let wr = guard.construct_wr(id);
@@ -143,11 +154,11 @@ impl Peer for Objects {
                         unsafe { wr.setup_sge(mr.lkey(), address(mr, LANDING), LENGTH as u32) };
                     }
                     guard.post().expect("a list");
-                }
+                });
             }
-            "poll_1" => polls!(self.sends, operations, 1),
-            "poll_16" => polls!(self.sends, operations, 16),
-            "poll_empty" => polls!(self.sends, operations, 0),
+            "poll_1" => polls!(self.sends, operations, 1, 1),
+            "poll_16" => polls!(self.sends, operations, 16, 16),
+            "poll_empty" => polls!(self.sends, operations, 0, 32),
             // SAFETY: nobody looks at the memory.
             "wr_write" => post!(self, extended, operations, SIGNALED, |wr, mr| unsafe {
                 wr.setup_write(mr.rkey(), address(mr, TO)).setup_sge(
@@ -159,24 +170,33 @@ impl Peer for Objects {
             "wr_send_inline" => post!(self, extended, operations, inlined, |wr, _mr| {
                 wr.setup_send().setup_inline_data(bytes);
             }),
-            "wr_write_list_16" => post_list!(self, extended, operations),
-            "poll_ex_1" => polls!(self.extended_sends, operations, 1),
-            "poll_ex_16" => polls!(self.extended_sends, operations, 16),
-            "poll_ex_empty" => polls!(self.extended_sends, operations, 0),
+            "wr_write_list_16" => repeat(operations, |_| {
+                let Self { extended, requests, .. } = opaque_mut(&mut *self);
+                let mut guard = extended.start_post_send();
+                for Request { lkey, address, length, rkey, to, id, flags } in requests {
+                    let wr = guard.construct_wr(*id, *flags).setup_write(*rkey, *to);
+                    // SAFETY: nobody looks at the memory.
+                    unsafe { wr.setup_sge(*lkey, *address, *length) };
+                }
+                guard.post().expect("a list");
+            }),
+            "poll_ex_1" => polls!(self.extended_sends, operations, 1, 1),
+            "poll_ex_16" => polls!(self.extended_sends, operations, 16, 16),
+            "poll_ex_empty" => polls!(self.extended_sends, operations, 0, 32),
             _ => unreachable!(),
         }
     }
 
     fn receive(&mut self, requests: u64) {
         let is_extended = self.is_extended;
-        for id in 0..requests {
-            let Self { basic, extended, mr, .. } = opaque_mut(self);
+        repeat(requests, |id| {
+            let Self { basic, extended, mr, .. } = opaque_mut(&mut *self);
             let mut guard = if is_extended { extended.start_post_recv() } else { basic.start_post_recv() };
             let wr = guard.construct_wr(id);
             // SAFETY: nobody looks at the memory.
             unsafe { wr.setup_sge(mr.lkey(), address(mr, LANDING), LENGTH as u32) };
             guard.post().expect("a receive");
-        }
+        });
     }
 
     fn send(&mut self, requests: u64) {
@@ -265,8 +285,27 @@ fn open(row: &str) -> Box<dyn Peer> {
     let mut extended = builder.build_ex().expect("a queue pair");
     connect(&ctx, &mut basic);
     connect(&ctx, &mut extended);
+    let requests = std::array::from_fn(|at| Request {
+        lkey: mr.lkey(),
+        address: address(&mr, 0),
+        length: LENGTH as u32,
+        rkey: mr.rkey(),
+        to: address(&mr, TO),
+        id: at as u64,
+        flags: if at < 15 { WorkRequestFlags::none() } else { WorkRequestFlags::Signaled },
+    });
     let is_extended = row.starts_with("wr_") || row.starts_with("poll_ex");
-    Box::new(Objects { basic, extended, mr, sends, recvs, extended_sends, extended_recvs, is_extended })
+    Box::new(Objects {
+        basic,
+        extended,
+        mr,
+        sends,
+        recvs,
+        extended_sends,
+        extended_recvs,
+        requests,
+        is_extended,
+    })
 }
 
 fn main() -> ExitCode {
