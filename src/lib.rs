@@ -185,8 +185,8 @@ pub use qp::{
 };
 pub use srq::{SharedReceiveQueue, SrqAttr};
 pub use wr::{
-    Address, Batch, BatchStorage, BindMw, CmpSwp, Empty, FetchAdd, Gather, Inline, Keepable, LocalInv,
-    PostError, Prepared, Read, ReceiveQueue, Recv, RecvBatch, RecvStorage, Scatter, Send, SendInv,
+    Address, Batch, BatchStorage, BindMw, CmpSwp, Empty, FetchAdd, Gather, Immediate, Inline, Keepable,
+    LocalInv, PostError, Prepared, Read, ReceiveQueue, Recv, RecvBatch, RecvStorage, Scatter, Send, SendInv,
     SendRequest, SendTo, Write, bind_mw, cmp_swp, fetch_add, local_inv, read, recv, send, send_imm, send_inv,
     write, write_imm,
 };

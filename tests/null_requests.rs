@@ -145,6 +145,24 @@ fn data_can_be_none_one_several_or_inline() {
     assert_eq!(posted().sges, three);
     qp.post(write(&list[..0], to)).unwrap();
     assert_eq!(posted().sges, []);
+    // by reference, to whatever it is
+    qp.post(write(&part(8..10), to)).unwrap();
+    assert_eq!(posted().sges, [sge(&mr, 8, 2)]);
+    qp.post(write(&&[part(0..1), part(8..10), part(100..4096)], to)).unwrap();
+    assert_eq!(posted().sges, three);
+    qp.post(send(&Empty)).unwrap();
+    assert_eq!(posted().sges, []);
+    qp.post(write(&Inline(b"x"), to)).unwrap();
+    let wr = posted();
+    assert_eq!((wr.send_flags, &wr.inline[..]), (IBV_SEND_INLINE, &b"x"[..]));
+    let short = REMOTE.slice(..1).unwrap();
+    assert_eq!(qp.post(write(&part(8..10), short)), Err(PostError::RemoteTooShort));
+    assert_eq!(qp.post(write(&Inline(b"xy"), short)), Err(PostError::RemoteTooShort));
+    assert_eq!(qp.post(send(&[part(0..1); 5])), Err(PostError::TooManySges { max: 4 }));
+    assert_eq!(qp.post_recv(recv(&[part(0..1); 5])), Err(PostError::TooManySges { max: 4 }));
+    qp.post_recv(recv(&part(8..10)).id(3)).unwrap();
+    let [call] = hca().take_recvs().try_into().unwrap();
+    assert_eq!((call[0].wr_id, &call[0].sges[..]), (3, &[sge(&mr, 8, 2)][..]));
 
     let bytes = std::array::from_fn::<u8, 64, _>(|at| at as u8);
     for len in [0, 1, 63, 64] {

@@ -154,8 +154,8 @@ impl<const ALONE: bool, const FENCED: bool> Encode for Writer<'_, ALONE, FENCED>
     type Done = Written;
 
     #[inline(always)]
-    fn send(mut self, head: Head, imm: &Option<u32>) -> Self {
-        self.start(head, if imm.is_some() { opcode::SEND_IMM } else { opcode::SEND }, *imm);
+    fn send(mut self, head: Head, imm: Option<u32>) -> Self {
+        self.start(head, if imm.is_some() { opcode::SEND_IMM } else { opcode::SEND }, imm);
         self
     }
 
@@ -166,8 +166,8 @@ impl<const ALONE: bool, const FENCED: bool> Encode for Writer<'_, ALONE, FENCED>
     }
 
     #[inline(always)]
-    fn write(mut self, head: Head, to: &RemoteSlice, imm: &Option<u32>) -> Self {
-        self.start(head, if imm.is_some() { opcode::RDMA_WRITE_IMM } else { opcode::RDMA_WRITE }, *imm);
+    fn write(mut self, head: Head, to: &RemoteSlice, imm: Option<u32>) -> Self {
+        self.start(head, if imm.is_some() { opcode::RDMA_WRITE_IMM } else { opcode::RDMA_WRITE }, imm);
         self.put(wqe::remote(to.addr, to.rkey));
         self
     }

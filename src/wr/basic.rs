@@ -86,9 +86,9 @@ impl<D: Elements> Encode for Slot<'_, D> {
     type Done = ();
 
     #[inline(always)]
-    fn send(mut self, head: Head, imm: &Option<u32>) -> Self {
+    fn send(mut self, head: Head, imm: Option<u32>) -> Self {
         let opcode = if imm.is_some() { sys::IBV_WR_SEND_WITH_IMM } else { sys::IBV_WR_SEND };
-        self.head(opcode, head, *imm);
+        self.head(opcode, head, imm);
         self
     }
 
@@ -100,9 +100,9 @@ impl<D: Elements> Encode for Slot<'_, D> {
     }
 
     #[inline(always)]
-    fn write(mut self, head: Head, to: &RemoteSlice, imm: &Option<u32>) -> Self {
+    fn write(mut self, head: Head, to: &RemoteSlice, imm: Option<u32>) -> Self {
         let opcode = if imm.is_some() { sys::IBV_WR_RDMA_WRITE_WITH_IMM } else { sys::IBV_WR_RDMA_WRITE };
-        self.head(opcode, head, *imm);
+        self.head(opcode, head, imm);
         self.remote(to);
         self
     }

@@ -25,13 +25,12 @@ pub trait Encode: Sized {
     /// What a complete request leaves behind.
     type Done;
 
-    /// `IBV_WR_SEND`, or `IBV_WR_SEND_WITH_IMM`. (Immediate data by reference, here and below: those of a list's requests are
-    /// not loaded before it is known that there are some.)
-    fn send(self, head: Head, imm: &Option<u32>) -> Self;
+    /// `IBV_WR_SEND`, or `IBV_WR_SEND_WITH_IMM`.
+    fn send(self, head: Head, imm: Option<u32>) -> Self;
     /// `IBV_WR_SEND_WITH_INV`.
     fn send_inv(self, head: Head, rkey: u32) -> Self;
     /// `IBV_WR_RDMA_WRITE`, or `IBV_WR_RDMA_WRITE_WITH_IMM`.
-    fn write(self, head: Head, to: &RemoteSlice, imm: &Option<u32>) -> Self;
+    fn write(self, head: Head, to: &RemoteSlice, imm: Option<u32>) -> Self;
     /// `IBV_WR_RDMA_READ`.
     fn read(self, head: Head, from: &RemoteSlice) -> Self;
     /// `IBV_WR_ATOMIC_CMP_AND_SWP`.

@@ -39,7 +39,7 @@ impl Encode for Builder {
     type Done = ();
 
     #[inline(always)]
-    fn send(mut self, head: Head, imm: &Option<u32>) -> Self {
+    fn send(mut self, head: Head, imm: Option<u32>) -> Self {
         self.head(head);
         // SAFETY: between start and complete, and the pointers are there.
         unsafe {
@@ -60,7 +60,7 @@ impl Encode for Builder {
     }
 
     #[inline(always)]
-    fn write(mut self, head: Head, to: &RemoteSlice, imm: &Option<u32>) -> Self {
+    fn write(mut self, head: Head, to: &RemoteSlice, imm: Option<u32>) -> Self {
         self.head(head);
         // SAFETY: as in `send`.
         unsafe {

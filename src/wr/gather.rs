@@ -11,8 +11,8 @@ const MAX_MESSAGE: u64 = 1 << 31;
 /// The room of what goes into no slice of the peer's.
 pub(super) const ANY: u64 = u64::MAX;
 
-/// What a SEND or WRITE takes its bytes from: a [`MrSlice`], an array or slice of them, [`Inline`] bytes, or
-/// [`Empty`].
+/// What a SEND or WRITE takes its bytes from: a [`MrSlice`], an array or slice of them, [`Inline`] bytes, [`Empty`], or a
+/// reference to one of these.
 ///
 /// `'a`: regions must live as long as the queue pair.
 #[diagnostic::on_unimplemented(
@@ -31,7 +31,8 @@ pub trait Gather<'a>: sealed::Data {
     fn put<E: Encode>(&self, to: E) -> Result<E::Done, PostError>;
 }
 
-/// What a receive or READ puts its bytes into: a [`MrSlice`], an array or slice of them, or [`Empty`].
+/// What a receive or READ puts its bytes into: a [`MrSlice`], an array or slice of them, [`Empty`], or a reference to one
+/// of these.
 ///
 /// `'a`: regions must live as long as the queue pair.
 #[diagnostic::on_unimplemented(
@@ -75,9 +76,9 @@ impl<'a> Scatter<'a> for MrSlice<'a> {
     }
 }
 
-impl<const N: usize> sealed::Data for [MrSlice<'_>; N] {}
+impl sealed::Data for [MrSlice<'_>] {}
 
-impl<'a, const N: usize> Gather<'a> for [MrSlice<'a>; N] {
+impl<'a> Gather<'a> for [MrSlice<'a>] {
     #[inline(always)]
     fn check(&self, limits: &Limits, room: u64) -> Result<(), PostError> {
         limits.send_sges(self.len())?;
@@ -87,6 +88,33 @@ impl<'a, const N: usize> Gather<'a> for [MrSlice<'a>; N] {
     #[inline(always)]
     fn put<E: Encode>(&self, to: E) -> Result<E::Done, PostError> {
         to.slices(self)
+    }
+}
+
+impl<'a> Scatter<'a> for [MrSlice<'a>] {
+    #[inline(always)]
+    fn slices(&self) -> &[MrSlice<'a>] {
+        self
+    }
+
+    #[inline(always)]
+    fn check_recv(&self, limits: &Limits) -> Result<(), PostError> {
+        limits.recv_sges(self.len())?;
+        all_fit(self, ANY)
+    }
+}
+
+impl<const N: usize> sealed::Data for [MrSlice<'_>; N] {}
+
+impl<'a, const N: usize> Gather<'a> for [MrSlice<'a>; N] {
+    #[inline(always)]
+    fn check(&self, limits: &Limits, room: u64) -> Result<(), PostError> {
+        self.as_slice().check(limits, room)
+    }
+
+    #[inline(always)]
+    fn put<E: Encode>(&self, to: E) -> Result<E::Done, PostError> {
+        self.as_slice().put(to)
     }
 }
 
@@ -98,36 +126,37 @@ impl<'a, const N: usize> Scatter<'a> for [MrSlice<'a>; N] {
 
     #[inline(always)]
     fn check_recv(&self, limits: &Limits) -> Result<(), PostError> {
-        limits.recv_sges(self.len())?;
-        all_fit(self, ANY)
+        self.as_slice().check_recv(limits)
     }
 }
 
-impl sealed::Data for &[MrSlice<'_>] {}
+impl<D: sealed::Data + ?Sized> sealed::Data for &D {}
 
-impl<'a> Gather<'a> for &[MrSlice<'a>] {
+/// By reference, fields are loaded when the request is written, and not kept in registers until then: fewer instructions
+/// for requests that are given to `ibv_wr_*` one by one.
+impl<'a, D: Gather<'a> + ?Sized> Gather<'a> for &D {
+    const FLAGS: u32 = D::FLAGS;
+
     #[inline(always)]
     fn check(&self, limits: &Limits, room: u64) -> Result<(), PostError> {
-        limits.send_sges(self.len())?;
-        all_fit(self, room)
+        (**self).check(limits, room)
     }
 
     #[inline(always)]
     fn put<E: Encode>(&self, to: E) -> Result<E::Done, PostError> {
-        to.slices(self)
+        (**self).put(to)
     }
 }
 
-impl<'a> Scatter<'a> for &[MrSlice<'a>] {
+impl<'a, D: Scatter<'a> + ?Sized> Scatter<'a> for &D {
     #[inline(always)]
     fn slices(&self) -> &[MrSlice<'a>] {
-        self
+        (**self).slices()
     }
 
     #[inline(always)]
     fn check_recv(&self, limits: &Limits) -> Result<(), PostError> {
-        limits.recv_sges(self.len())?;
-        all_fit(self, ANY)
+        (**self).check_recv(limits)
     }
 }
 

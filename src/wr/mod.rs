@@ -28,8 +28,8 @@ pub use gather::{Empty, Gather, Inline, Scatter};
 pub use prepared::Prepared;
 pub use recv::{Recv, recv};
 pub use request::{
-    Address, CmpSwp, FetchAdd, Keepable, Read, Send, SendInv, SendRequest, SendTo, Write, cmp_swp, fetch_add,
-    read, send, send_imm, send_inv, write, write_imm,
+    Address, CmpSwp, FetchAdd, Immediate, Keepable, Read, Send, SendInv, SendRequest, SendTo, Write, cmp_swp,
+    fetch_add, read, send, send_imm, send_inv, write, write_imm,
 };
 pub use window::{BindMw, LocalInv, bind_mw, local_inv};
 

@@ -51,10 +51,11 @@ pub trait SendRequest<'a, T: Transport>: sealed::Request {
 )]
 pub trait Keepable<'a>: sealed::Request {}
 
-impl<'a, 'h: 'a, D> Keepable<'a> for SendTo<'h, D> {}
+impl<'a, 'h: 'a, D, I> Keepable<'a> for SendTo<'h, D, I> {}
 
 pub(super) mod sealed {
     pub trait Request {}
+    pub trait Immediate {}
 }
 
 /// What can be said of every request.
@@ -88,13 +89,13 @@ macro_rules! setters {
 pub(super) use setters;
 
 macro_rules! request {
-    ($(#[$meta:meta])* $name:ident<$($g:ident),*> { $($field:ident: $type:ty),* }) => {
+    ($(#[$meta:meta])* $name:ident<$($g:ident $(= $default:ty)?),*> { $($field:ident: $type:ty),* }) => {
         $(#[$meta])*
         #[derive(Clone, Copy, Debug)]
         #[must_use = "a request does nothing until it is posted"]
         // the data first: beside a field that is often left undefined, the compiler moves both through memory
         #[repr(C)]
-        pub struct $name<$($g),*> {
+        pub struct $name<$($g $(= $default)?),*> {
             $($field: $type,)*
             head: Head,
         }
@@ -106,8 +107,8 @@ macro_rules! request {
 }
 
 macro_rules! solicited {
-    ($($name:ident),*) => {$(
-        impl<D> $name<D> {
+    ($($name:ident<$($g:ident),*>),*) => {$(
+        impl<$($g),*> $name<$($g),*> {
             /// The peer's completion queue raises an event even if it is armed for solicited ones only
             /// (`IBV_SEND_SOLICITED`; for a WRITE, only one with immediate).
             #[inline(always)]
@@ -119,19 +120,62 @@ macro_rules! solicited {
     )*};
 }
 
+/// The immediate data of a SEND or WRITE: `()` for none, 32 bits, or perhaps some, for lists in which one request has them
+/// and others have not.
+///
+/// # Examples
+///
+/// ```no_run
+/// # use ibv::{Extended, MrSlice, PostError, QueuePair, Rc, RemoteSlice, state::Rts, write_imm};
+/// # fn f<'a>(
+/// #     qp: &mut QueuePair<'a, Rc, Rts, Extended>, parts: [MrSlice<'a>; 2], to: [RemoteSlice; 2],
+/// # ) -> Result<(), PostError> {
+/// // only the last one tells the peer
+/// qp.post_list(&[write_imm(parts[0], to[0], None), write_imm(parts[1], to[1], Some(7)).signaled()])
+/// # }
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be immediate data",
+    label = "give a `u32`, or an `Option<u32>`"
+)]
+pub trait Immediate: Copy + sealed::Immediate {
+    #[doc(hidden)]
+    fn get(self) -> Option<u32>;
+}
+
+macro_rules! immediate {
+    ($($type:ty => |$imm:pat_param| $value:expr;)*) => {$(
+        impl sealed::Immediate for $type {}
+
+        impl Immediate for $type {
+            #[inline(always)]
+            fn get(self) -> Option<u32> {
+                let $imm = self;
+                $value
+            }
+        }
+    )*};
+}
+
+immediate! {
+    () => |()| None;
+    u32 => |imm| Some(imm);
+    Option<u32> => |imm| imm;
+}
+
 pub(super) const HEAD: Head = Head { id: 0, flags: 0 };
 
 request! {
-    /// A message, made by [`send`] or [`send_imm`].
-    Send<D> { data: D, imm: Option<u32> }
+    /// A message, made by [`send`] or [`send_imm`]; `I`: its [`Immediate`] data.
+    Send<D, I = ()> { data: D, imm: I }
 }
 request! {
     /// A message that invalidates a window of the peer's, made by [`send_inv`].
     SendInv<D> { data: D, rkey: u32 }
 }
 request! {
-    /// An RDMA WRITE, made by [`write()`] or [`write_imm`].
-    Write<D> { data: D, to: RemoteSlice, imm: Option<u32> }
+    /// An RDMA WRITE, made by [`write()`] or [`write_imm`]; `I`: its [`Immediate`] data.
+    Write<D, I = ()> { data: D, to: RemoteSlice, imm: I }
 }
 request! {
     /// An RDMA READ, made by [`read()`].
@@ -145,7 +189,7 @@ request! {
     /// A fetch-and-add, made by [`fetch_add`].
     FetchAdd<D> { into: D, at: RemoteU64, add: u64 }
 }
-solicited!(Send, SendInv, Write);
+solicited!(Send<D, I>, SendInv<D>, Write<D, I>);
 
 /// `IBV_WR_SEND`—A message into the next receive that the peer posted.
 ///
@@ -162,7 +206,7 @@ solicited!(Send, SendInv, Write);
 #[doc(alias = "IBV_WR_SEND")]
 #[inline(always)]
 pub fn send<D>(data: D) -> Send<D> {
-    Send { head: HEAD, data, imm: None }
+    Send { head: HEAD, data, imm: () }
 }
 
 /// `IBV_WR_SEND_WITH_IMM`—A message with 32 bits that the peer finds in its completion
@@ -178,8 +222,8 @@ pub fn send<D>(data: D) -> Send<D> {
 /// ```
 #[doc(alias = "IBV_WR_SEND_WITH_IMM")]
 #[inline(always)]
-pub fn send_imm<D>(data: D, imm: u32) -> Send<D> {
-    Send { head: HEAD, data, imm: Some(imm) }
+pub fn send_imm<D, I: Immediate>(data: D, imm: I) -> Send<D, I> {
+    Send { head: HEAD, data, imm }
 }
 
 /// `IBV_WR_SEND_WITH_INV`—A message that makes `rkey`, of a memory window of the peer's (type 2), invalid: when the peer
@@ -217,7 +261,7 @@ pub fn send_inv<D>(data: D, rkey: u32) -> SendInv<D> {
 #[doc(alias = "IBV_WR_RDMA_WRITE")]
 #[inline(always)]
 pub fn write<D>(data: D, to: RemoteSlice) -> Write<D> {
-    Write { head: HEAD, data, to, imm: None }
+    Write { head: HEAD, data, to, imm: () }
 }
 
 /// `IBV_WR_RDMA_WRITE_WITH_IMM`—Writes to the peer's memory, then completes a receive of the peer's with 32 bits.
@@ -232,8 +276,8 @@ pub fn write<D>(data: D, to: RemoteSlice) -> Write<D> {
 /// ```
 #[doc(alias = "IBV_WR_RDMA_WRITE_WITH_IMM")]
 #[inline(always)]
-pub fn write_imm<D>(data: D, to: RemoteSlice, imm: u32) -> Write<D> {
-    Write { head: HEAD, data, to, imm: Some(imm) }
+pub fn write_imm<D, I: Immediate>(data: D, to: RemoteSlice, imm: I) -> Write<D, I> {
+    Write { head: HEAD, data, to, imm }
 }
 
 /// `IBV_WR_RDMA_READ`—Reads from the peer's memory; the peer notices nothing.
@@ -303,14 +347,14 @@ pub struct Address<'a> {
 /// A datagram with its destination, made by [`Send::to`].
 #[derive(Clone, Copy, Debug)]
 #[must_use = "a request does nothing until it is posted"]
-pub struct SendTo<'a, D> {
-    send: Send<D>,
+pub struct SendTo<'a, D, I = ()> {
+    send: Send<D, I>,
     to: Address<'a>,
 }
 
-impl<D> sealed::Request for SendTo<'_, D> {}
+impl<D, I> sealed::Request for SendTo<'_, D, I> {}
 
-impl<D> Send<D> {
+impl<D, I> Send<D, I> {
     /// `wr.ud`—On UD: to queue pair `qpn` at `ah`, which accepts datagrams with its own `qkey` alone.
     ///
     /// The handle is read while the request is posted. Destroying it before the datagram has completed harms nothing
@@ -328,12 +372,12 @@ impl<D> Send<D> {
     /// # }
     /// ```
     #[inline(always)]
-    pub fn to<'a>(self, ah: &'a AddressHandle<'a>, qpn: u32, qkey: u32) -> SendTo<'a, D> {
+    pub fn to<'a>(self, ah: &'a AddressHandle<'a>, qpn: u32, qkey: u32) -> SendTo<'a, D, I> {
         SendTo { send: self, to: Address { ah, qpn, qkey } }
     }
 }
 
-impl<D> SendTo<'_, D> {
+impl<D, I> SendTo<'_, D, I> {
     /// As [`Send::id`].
     #[inline(always)]
     pub fn id(mut self, id: u64) -> Self {
@@ -362,7 +406,7 @@ fn with_data<'a, D: Gather<'a>>(head: Head) -> Head {
     Head { flags: head.flags | D::FLAGS, ..head }
 }
 
-impl<'a, T: Connected, D: Gather<'a>> SendRequest<'a, T> for Send<D> {
+impl<'a, T: Connected, D: Gather<'a>, I: Immediate> SendRequest<'a, T> for Send<D, I> {
     #[inline(always)]
     fn check(&self, limits: &Limits) -> Result<(), PostError> {
         self.data.check(limits, ANY)
@@ -370,7 +414,7 @@ impl<'a, T: Connected, D: Gather<'a>> SendRequest<'a, T> for Send<D> {
 
     #[inline(always)]
     unsafe fn encode<E: Encode>(&self, to: E) -> Result<E::Done, PostError> {
-        self.data.put(to.send(with_data::<D>(self.head), &self.imm))
+        self.data.put(to.send(with_data::<D>(self.head), self.imm.get()))
     }
 }
 
@@ -387,7 +431,7 @@ impl<'a, T: SendInvalidate, D: Gather<'a>> SendRequest<'a, T> for SendInv<D> {
     }
 }
 
-impl<'a, T: Datagram, D: Gather<'a>> SendRequest<'a, T> for SendTo<'_, D> {
+impl<'a, T: Datagram, D: Gather<'a>, I: Immediate> SendRequest<'a, T> for SendTo<'_, D, I> {
     #[inline(always)]
     fn check(&self, limits: &Limits) -> Result<(), PostError> {
         limits.address(&self.to)?;
@@ -396,11 +440,11 @@ impl<'a, T: Datagram, D: Gather<'a>> SendRequest<'a, T> for SendTo<'_, D> {
 
     #[inline(always)]
     unsafe fn encode<E: Encode>(&self, to: E) -> Result<E::Done, PostError> {
-        self.send.data.put(to.send(with_data::<D>(self.send.head), &self.send.imm).ud(&self.to))
+        self.send.data.put(to.send(with_data::<D>(self.send.head), self.send.imm.get()).ud(&self.to))
     }
 }
 
-impl<'a, T: RdmaWrite, D: Gather<'a>> SendRequest<'a, T> for Write<D> {
+impl<'a, T: RdmaWrite, D: Gather<'a>, I: Immediate> SendRequest<'a, T> for Write<D, I> {
     #[inline(always)]
     fn check(&self, limits: &Limits) -> Result<(), PostError> {
         self.data.check(limits, self.to.len.into())
@@ -408,7 +452,7 @@ impl<'a, T: RdmaWrite, D: Gather<'a>> SendRequest<'a, T> for Write<D> {
 
     #[inline(always)]
     unsafe fn encode<E: Encode>(&self, to: E) -> Result<E::Done, PostError> {
-        self.data.put(to.write(with_data::<D>(self.head), &self.to, &self.imm))
+        self.data.put(to.write(with_data::<D>(self.head), &self.to, self.imm.get()))
     }
 }
 

@@ -372,7 +372,7 @@ fn ud_writes_what_libmlx5_writes() {
         let (ah, which) = (handles[random.below(4)], random.below(4));
         macro_rules! post {
             ($data:expr) => {{
-                let request = if kind == 0 { send($data) } else { send_imm($data, imm) };
+                let request = send_imm($data, (kind != 0).then_some(imm));
                 let request = request.to(ah, number, QKEY).signaled().id(id);
                 pair.post(if solicited { request.solicited() } else { request }, posted.count)
             }};

@@ -110,7 +110,7 @@ shells! {
         data: &MrSlice<'a>,
         to: &RemoteSlice,
     ) -> bool {
-        |id| qp.post(write(*data, *to).id(id).signaled())
+        |id| qp.post(write(data, *to).id(id).signaled())
     }
 
     fn ours_wr_send_inline<'a>(qp: &mut QueuePair<'a, Rc, Rts, Extended>, data: &u8, len: usize) -> bool {

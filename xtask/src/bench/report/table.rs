@@ -103,13 +103,13 @@ fn about(group: &str) -> &'static str {
             "Of a request or a completion, exact; the provider's own are left out. The bar is what a row may have: of a \
              single post 6 more than C, for the checks of bounds and of what the queue pair was made for; of a prepared \
              one and an empty poll 4; of lists and polls that find something none, but 5 of an extended queue, whose completions are \
-             copied out (24 with their fields). `wr_*` may have 12 more (a list 6): \
-             the request is a value that is kept in registers over `ibv_wr_start`, where C loads its fields later, \
-             because no code of the user's runs between that and `ibv_wr_complete`."
+             copied out (24 with their fields). `wr_write` may have 8: its target is \
+             kept in registers over `ibv_wr_start`, because no code of the user's runs between that and \
+             `ibv_wr_complete`; each request of its list 3, for the check against the peer's slice."
         }
         "libmlx5" => {
             "Of a request or a completion, exact; with libmlx5's. The bar of a post is 10 more than C and at most 3 % \
-             more, of a completion 4 and 4 % (of an extended queue 5, with fields a fifth), of `wr_*` 12 and 5 % (for the reason above). `register` and `create_qp` \
+             more, of a completion 4 and 4 % (of an extended queue 5, with fields a fifth). `register` and `create_qp` \
              may have a tenth more than libibverbs' own: what was asked for is checked, and parents are kept, \
              around calls that take the kernel microseconds."
         }
@@ -131,8 +131,8 @@ pub(super) fn peers(data: &Data) -> Option<Table> {
         vec![row.name(), who, number(row.number("instructions"), 1), number(row.number("allocations"), 1)]
     };
     let rows = data.peers.iter().map(cells).collect();
-    let note = "The same loops through other crates, through the same libmlx5. Ours and C's are counted of their own programs, \
-                and no allocation was looked for there: what ours reach has none (`cargo xtask bench assembly`).";
+    let note = "The same loops through other crates, and ours, in one harness (`benches/peers`) and through the same libmlx5. C's \
+                are counted of its own program, and its allocations not.";
     let columns = ["", "crate", "instructions", "allocations"];
     Table::new("Other crates".into(), note, &columns, rows, &data.peers)
 }
