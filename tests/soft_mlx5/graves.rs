@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::rig::{Cq, Qp, Random, Rig, drain_direct};
+use super::rig::{Cq, Qp, Random, Rig, drain_direct, rounds};
 use ibv::mlx5::Poller;
 use ibv::{Direct, Error, MemoryRegion, ProtectionDomain, QueuePairBuilder, Rc, Remote, recv, write};
 
@@ -314,4 +314,28 @@ fn thousands_come_and_go_on_one_queue() {
             *seen += 1;
         }
     }
+}
+
+/// Pages that the process has in memory.
+fn resident() -> usize {
+    let counts = std::fs::read_to_string("/proc/self/statm").unwrap();
+    counts.split(' ').nth(1).unwrap().parse().unwrap()
+}
+
+/// Nobody polls, so that what stands there may be of each of these queues, as far as its number goes; but it is there since
+/// before the second of them came.
+#[test]
+fn resets_that_leave_nothing_take_no_memory() {
+    let rig = Rig::new();
+    let (mr, cq) = (rig.region(4096), rig.direct(1024));
+    let mut other = qp(&rig, &rig.pd, &cq, &cq);
+    complete(&rig, &mr, &mut other, 0..3);
+    let mut qp = QueuePairBuilder::<Rc, _>::direct(&rig.pd, &cq, &cq).send_depth(256).build().unwrap();
+    let before = resident();
+    for _ in 0..rounds(4000, 4000) {
+        qp = qp.reset().unwrap(); // each has a table of more than 4 KiB
+    }
+    assert!(resident() < before + 1000, "{before} pages, and then {}", resident());
+    let mut poller = Poller::new(&cq).unwrap();
+    assert_eq!(drain_direct(&mut poller).len(), 3);
 }
