@@ -15,6 +15,16 @@ use ibv_sys as sys;
 use crate::record::Kind;
 use crate::universe::with;
 
+/// Fills in the pointers of an object: of each that is there at all, the function that records, or that of this module.
+macro_rules! set {
+    ($object:ident, $is_fast:ident: $($field:ident: $slow:ident, $fast:ident, $when:expr;)*) => {$(
+        if $when {
+            $object.$field = if $is_fast { Some($crate::fast::$fast) } else { Some($slow) };
+        }
+    )*};
+}
+pub(crate) use set;
+
 macro_rules! nothing {
     ($($name:ident($($type:ty),*) $(-> $result:ident)?;)*) => {$(
         #[unsafe(no_mangle)]

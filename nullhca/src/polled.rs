@@ -39,15 +39,9 @@ pub(crate) unsafe extern "C" fn create_cq_ex(
 
 /// Fills in the pointers of the readers that were asked for, and leaves the others null, as rxe does.
 pub(crate) fn set_pointers(cq: &mut sys::ibv_cq_ex, wc_flags: u64, is_fast: bool) {
-    macro_rules! set {
-        ($($field:ident: $slow:ident, $fast:ident, $when:expr;)*) => {$(
-            if $when {
-                cq.$field = if is_fast { Some(fast::$fast) } else { Some($slow) };
-            }
-        )*};
-    }
     let has = |flag: u32| wc_flags & u64::from(flag) != 0;
-    set! {
+    fast::set! {
+        cq, is_fast:
         start_poll: start_poll, nullhca_fast_start_poll, true;
         next_poll: next_poll, nullhca_fast_next_poll, true;
         end_poll: end_poll, nullhca_fast_end_poll, true;

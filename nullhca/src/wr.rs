@@ -19,15 +19,9 @@ use crate::window::bind_of;
 
 /// Fills in the pointers of the operations that were asked for, and leaves the others null, as rxe does.
 pub(crate) fn set_pointers(qp: &mut sys::ibv_qp_ex, ops: u64, is_datagram: bool, is_fast: bool) {
-    macro_rules! set {
-        ($($field:ident: $slow:ident, $fast:ident, $when:expr;)*) => {$(
-            if $when {
-                qp.$field = if is_fast { Some(fast::$fast) } else { Some($slow) };
-            }
-        )*};
-    }
     let has = |op: u32| ops & u64::from(op) != 0;
-    set! {
+    fast::set! {
+        qp, is_fast:
         wr_start: start, nullhca_fast_wr_start, true;
         wr_complete: complete, nullhca_fast_wr_complete, true;
         wr_abort: abort, nullhca_fast_wr_abort, true;

@@ -11,21 +11,24 @@ pub const NOTHING: Hook<'static> = &|_| Ok(());
 /// One side of a row.
 pub struct Loop<'r> {
     run: Box<dyn FnMut(u64) -> bool + 'r>,
-    before: Hook<'r>,
-    after: Hook<'r>,
+    before: Box<dyn Fn(u64) -> Result<(), Error> + 'r>,
+    after: Box<dyn Fn(u64) -> Result<(), Error> + 'r>,
 }
 
 impl<'r> Loop<'r> {
     /// What is measured; whether it succeeded.
     pub fn new(run: impl FnMut(u64) -> bool + 'r) -> Self {
-        Self { run: Box::new(run), before: NOTHING, after: NOTHING }
+        Self { run: Box::new(run), before: Box::new(NOTHING), after: Box::new(NOTHING) }
     }
 
     /// What makes it possible, and what clears up behind it.
     #[must_use]
-    pub fn between(mut self, before: Hook<'r>, after: Hook<'r>) -> Self {
-        (self.before, self.after) = (before, after);
-        self
+    pub fn between(
+        self,
+        before: impl Fn(u64) -> Result<(), Error> + 'r,
+        after: impl Fn(u64) -> Result<(), Error> + 'r,
+    ) -> Self {
+        Self { before: Box::new(before), after: Box::new(after), ..self }
     }
 
     /// So many operations, of which `measure` runs the part that counts.
