@@ -9,9 +9,9 @@ use ibv::mlx5::{Poller, ToCqe};
 use ibv::qp::{Connected, OwnReceives};
 use ibv::sys;
 use ibv::{
-    AddressHandle, AddressVector, Buffer, CompletionQueue, Direct, Endpoint, GRH_LEN, InitAttr, MemoryRegion,
-    QueuePairBuilder, Rc, RegionKind, SharedReceiveQueue, Transport, Uc, Ud, UdInitAttr, WcOpcode, WcStatus,
-    fetch_add, read, recv, send, send_imm, state, write_imm,
+    AddressHandle, AddressVector, Buffer, CompletionQueue, Direct, Empty, Endpoint, GRH_LEN, InitAttr,
+    MemoryRegion, QueuePairBuilder, Rc, RegionKind, SharedReceiveQueue, Transport, Uc, Ud, UdInitAttr,
+    WcOpcode, WcStatus, fetch_add, read, recv, send, send_imm, state, write, write_imm,
 };
 
 type Queue = Cq<Direct<ToCqe>>;
@@ -215,6 +215,11 @@ fn answers() {
         let [mut a, _b] = connected(&rig, ends);
         let (from, to) = (numbered(&rig, 2048), rig.region(2048));
         let slice = |at: usize, len: usize| to.slice(at..at + len).unwrap().detach();
+        // libmlx5 44 takes 64 bytes from one byte before the entry (mended in later versions): not of the first one, before
+        // which there is nothing
+        a.post(write(Empty, from.remote_region().slice(..).unwrap()).signaled().id(2)).unwrap();
+        rig.hca.run_until_idle();
+        assert_eq!((all(&mut poller).len(), stock(&cq).len()), (1, 1));
         for len in LENGTHS.into_iter().skip(1) {
             to.write(0, &[0xee; 2048]).unwrap();
             let there = from.remote_region().slice(len..2 * len).unwrap();
@@ -230,7 +235,6 @@ fn answers() {
             assert_eq!(got.data, inside.then(|| want.clone()), "{wide} {len}");
             assert_eq!(here(), if inside { vec![0xee; len] } else { want.clone() });
             assert_eq!(stock(&cq).len(), 1);
-            // libmlx5 44 takes 64 bytes from one byte before the entry
             if !inside || !wide {
                 assert_eq!(here(), want);
             }
