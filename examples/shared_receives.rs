@@ -1,7 +1,7 @@
 //! Several peers, one receive queue: `cargo run --example shared_receives mlx5_0`.
 //!
-//! Memory is kept for as many messages as may wait at once, however many peers there are. Whoever's message comes takes a
-//! receive; its completion says by which queue pair it came.
+//! Memory is kept for as many messages as may wait at once, however many peers there are. Whoever's message comes takes
+//! a receive; its completion says by which queue pair it came.
 
 use std::collections::HashMap;
 use std::error::Error;

@@ -2,9 +2,9 @@
 //!
 //! # Safety
 //!
-//! A ring is made from the address that libmlx5 gave for a completion queue; whoever makes one says that the queue outlives
-//! it. Indices are masked, so that none leaves the ring. Both sides may be at an entry at the same time, so all accesses are
-//! atomic.
+//! A ring is made from the address that libmlx5 gave for a completion queue; whoever makes one says that the queue
+//! outlives it. Indices are masked, so that none leaves the ring. Both sides may be at an entry at the same time, so
+//! all accesses are atomic.
 
 #![expect(unsafe_code, reason = "the Safety section above")]
 

@@ -2,8 +2,8 @@
 //!
 //! # Safety
 //!
-//! A region's memory is there as long as the region is, and nobody has a reference into it; it is read and written through
-//! [`dma`](crate::dma) alone.
+//! A region's memory is there as long as the region is, and nobody has a reference into it; it is read and written
+//! through [`dma`](crate::dma) alone.
 
 #![expect(unsafe_code, reason = "the Safety section above")]
 

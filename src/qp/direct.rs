@@ -158,7 +158,8 @@ impl<'a, T: Transport, S: State, V: Delivery> QueuePair<'a, T, S, Direct<V>> {
     ///
     /// ```no_run
     /// # use ibv::{Direct, MrSlice, PostError, QueuePair, Rc, RemoteSlice, send, state::Rts, write};
-    /// # fn f<'a>(qp: &mut QueuePair<'a, Rc, Rts, Direct>, from: MrSlice<'a>, to: RemoteSlice) -> Result<(), PostError> {
+    /// # type Qp<'a> = QueuePair<'a, Rc, Rts, Direct>;
+    /// # fn f<'a>(qp: &mut Qp<'a>, from: MrSlice<'a>, to: RemoteSlice) -> Result<(), PostError> {
     /// let mut batch = qp.batch();
     /// batch.push(write(from, to))?;
     /// batch.push(send(from).signaled())?;
