@@ -65,8 +65,10 @@ int softhca_cpu_releases(const void *addr);
 
 /* ---- What goes wrong ---- */
 
-/* The nth message is lost; arrives late; arrives with a wrong bit that the transport doesn't see. */
+/* The nth message is lost; is executed, but its answer is lost; arrives late; arrives with a wrong bit that the transport
+ * doesn't see. */
 int softhca_drop_message(uint64_t nth);
+int softhca_drop_answer(uint64_t nth);
 int softhca_delay_message(uint64_t nth, uint64_t ns);
 int softhca_corrupt_message(uint64_t nth);
 

@@ -141,6 +141,12 @@ pub(crate) extern "C" fn softhca_drop_message(nth: u64) -> c_int {
     done(nth > 0, |hca| hca.drop_message(nth))
 }
 
+/// The answer to the `nth` message is lost.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn softhca_drop_answer(nth: u64) -> c_int {
+    done(nth > 0, |hca| hca.drop_answer(nth))
+}
+
 /// The `nth` message is late.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn softhca_delay_message(nth: u64, ns: u64) -> c_int {

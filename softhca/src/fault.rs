@@ -10,6 +10,8 @@ pub(crate) enum Verdict {
     Drop,
     Delay(u64),
     Corrupt,
+    /// It arrives, and its answer is lost.
+    Unanswered,
     /// The QP fails.
     Fail,
 }
@@ -72,7 +74,7 @@ pub(crate) const ERRNOS: [(&str, i32); 14] = [
 ];
 
 /// All items.
-const ITEMS: &str = "drop:N, corrupt:N, delay:N:TIME, loss:PPM, seed:N, slow:TIME, verb:N:ERRNO, cqe:N:ERROR, \
+const ITEMS: &str = "drop:N, answer:N, corrupt:N, delay:N:TIME, loss:PPM, seed:N, slow:TIME, verb:N:ERRNO, cqe:N:ERROR, \
                      overrun:N, qp:N, down:TIME, up:TIME";
 
 fn nanoseconds(s: &str) -> Result<u64, String> {
@@ -125,6 +127,7 @@ impl Faults {
         let parts: Vec<&str> = item.split(':').collect();
         match parts.as_slice() {
             ["drop", n] => put_once(&mut self.planned, count(n)?, Verdict::Drop),
+            ["answer", n] => put_once(&mut self.planned, count(n)?, Verdict::Unanswered),
             ["corrupt", n] => put_once(&mut self.planned, count(n)?, Verdict::Corrupt),
             ["qp", n] => put_once(&mut self.planned, count(n)?, Verdict::Fail),
             ["delay", n, t] => put_once(&mut self.planned, count(n)?, Verdict::Delay(nanoseconds(t)?)),
@@ -237,12 +240,10 @@ mod tests {
 
     #[test]
     fn a_plan_happens_as_written() {
-        let mut f = Faults::parse("drop:2, delay:3:5us ,verb:1:ENOMEM,corrupt:4").unwrap();
-        let got: Vec<_> = (0..5).map(|_| f.on_message()).collect();
-        assert_eq!(
-            got,
-            [Verdict::Pass, Verdict::Drop, Verdict::Delay(5000), Verdict::Corrupt, Verdict::Pass]
-        );
+        let mut f = Faults::parse("drop:2, delay:3:5us ,verb:1:ENOMEM,corrupt:4,answer:5").unwrap();
+        let got: Vec<_> = (0..6).map(|_| f.on_message()).collect();
+        let [pass, lost, late] = [Verdict::Pass, Verdict::Drop, Verdict::Delay(5000)];
+        assert_eq!(got, [pass, lost, late, Verdict::Corrupt, Verdict::Unanswered, pass]);
         assert_eq!(f.on_verb(), Some(libc::ENOMEM));
         assert_eq!(f.on_verb(), None);
         f.add(1, Verdict::Drop);

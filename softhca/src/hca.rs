@@ -117,6 +117,12 @@ impl Hca {
         with(|m| m.faults.add(nth, Verdict::Drop));
     }
 
+    /// The `nth` message from now on is executed, and its answer is lost: the requester repeats it. Of UC and UD, where there
+    /// is no answer, nothing is lost.
+    pub fn drop_answer(&self, nth: u64) {
+        with(|m| m.faults.add(nth, Verdict::Unanswered));
+    }
+
     /// The `nth` message from now on arrives late.
     pub fn delay_message(&self, nth: u64, by: Duration) {
         let ns = u64::try_from(by.as_nanos()).unwrap_or(u64::MAX);

@@ -140,6 +140,9 @@ fn losses_are_repaired_under_a_program() {
     let env = [("SOFTHCA_FAULTS", "loss:20000,seed:3")];
     // Two messages in a hundred are lost; each costs a timeout of 67 ms.
     pair("ibv_rc_pingpong", &["-n", "200"], &env);
+    // So does an answer that is lost, of a short and of a long message.
+    pair("ibv_rc_pingpong", &["-n", "20"], &[("SOFTHCA_FAULTS", "answer:3,answer:9")]);
+    pair("ibv_rc_pingpong", &["-n", "20", "-s", "100000"], &[("SOFTHCA_FAULTS", "answer:3,answer:9")]);
 }
 
 #[test]

@@ -166,17 +166,23 @@ impl Model {
                 }
                 return Progress::Waiting;
             }
-            Verdict::Corrupt => {
+            fault @ Verdict::Corrupt => {
                 self.log(|| format!("QP {qpn:#x} WQE {} corrupted by a fault", w.index));
-                return self.transmit(qpn, w, true);
+                return self.transmit(qpn, w, fault);
             }
+            fault @ Verdict::Unanswered => return self.transmit(qpn, w, fault),
             Verdict::Fail => {
                 self.stats.faults += 1;
                 self.fatal(qpn);
                 return Progress::Failed;
             }
         }
-        self.transmit(qpn, w, false)
+        self.transmit(qpn, w, Verdict::Pass)
+    }
+
+    fn lost_answer(&mut self, qpn: u32, w: &Wqe) {
+        self.stats.faults += 1;
+        self.log(|| format!("QP {qpn:#x} WQE {}: the answer is lost by a fault", w.index));
     }
 
     fn failed(&mut self, qpn: u32, w: &Wqe, syndrome: Syndrome) -> Progress {
@@ -208,7 +214,7 @@ impl Model {
         })
     }
 
-    fn transmit(&mut self, qpn: u32, w: &Wqe, corrupt: bool) -> Progress {
+    fn transmit(&mut self, qpn: u32, w: &Wqe, fault: Verdict) -> Progress {
         let Some(payload) = self.gather(qpn, w) else {
             return self.failed(qpn, w, Syndrome::LocalProtection);
         };
@@ -253,7 +259,7 @@ impl Model {
                 self.check_owned_read(s);
             }
         }
-        if corrupt {
+        if fault == Verdict::Corrupt {
             self.stats.faults += 1;
             let Some(mut b) = r.bytes(u64::MAX) else {
                 return self.failed(qpn, w, Syndrome::LocalProtection);
@@ -276,10 +282,23 @@ impl Model {
             }
             Target::Remote(at) => match self.send_remote(qpn, at, &r) {
                 Some(a) => a,
-                None => return Progress::Waiting,
+                None => {
+                    if fault == Verdict::Unanswered {
+                        self.lost_answer(qpn, w);
+                        // One of another transmission is not heard.
+                        if let Some(q) = self.qps.get_mut(qpn) {
+                            q.transmission = q.transmission.wrapping_add(1).max(1);
+                        }
+                    }
+                    return Progress::Waiting;
+                }
             },
             Target::Nowhere => Answer::Silent,
         };
+        if fault == Verdict::Unanswered && r.kind.is_reliable() {
+            self.lost_answer(qpn, w);
+            return self.conclude(qpn, w, &NOTHING, Answer::Silent);
+        }
         self.conclude(qpn, w, &r.payload, answer)
     }
 

@@ -57,7 +57,7 @@ static void before_the_start(void)
 
 static void what_means_nothing(void)
 {
-	CHECK(softhca_drop_message(0) == EINVAL && softhca_delay_message(0, 1) == EINVAL);
+	CHECK(softhca_drop_message(0) == EINVAL && softhca_delay_message(0, 1) == EINVAL && softhca_drop_answer(0) == EINVAL);
 	CHECK(softhca_corrupt_message(0) == EINVAL && softhca_lose_messages(1000001, 1) == EINVAL);
 	CHECK(softhca_fail_verb(0, ENOMEM) == EINVAL && softhca_fail_verb(1, 0) == EINVAL);
 	CHECK(softhca_fail_next_completion(IBV_WC_SUCCESS) == EINVAL && softhca_fail_next_completion(99) == EINVAL);
@@ -73,6 +73,11 @@ static void messages(void)
 	CHECK(!softhca_drop_message(1) && status_of_write(&e) == IBV_WC_SUCCESS);
 	after = stats();
 	CHECK(after.faults == before.faults + 1 && after.retries == before.retries + 1 && after.wqes > before.wqes);
+
+	before = after;
+	CHECK(!softhca_drop_answer(1) && status_of_write(&e) == IBV_WC_SUCCESS);
+	after = stats();
+	CHECK(after.faults == before.faults + 1 && after.retries == before.retries + 1);
 
 	uint64_t t = softhca_now();
 	CHECK(!softhca_delay_message(2, 5000000) && status_of_write(&e) == IBV_WC_SUCCESS && softhca_now() == t);

@@ -44,6 +44,48 @@ fn lost_messages_are_repeated() {
     d.close();
 }
 
+/// What was executed is not executed again when it comes again, but answered.
+#[test]
+fn messages_whose_answer_is_lost_are_executed_once() {
+    let (_g, hca) = start();
+    let d = Dev::open(0);
+    let p = Pair::new(&d, RC);
+    let word = p.mb.addr.next_multiple_of(8);
+    let at = usize::try_from(word - p.mb.addr).unwrap();
+    let now = || u64::from_ne_bytes(p.b_bytes(at, 8).try_into().unwrap());
+    let old = || u64::from_ne_bytes(p.a_bytes(100, 8).try_into().unwrap());
+    let repeated = |w| {
+        hca.drop_answer(1);
+        let before = hca.now();
+        p.a.send(w);
+        hca.run_until_idle();
+        assert_eq!(one(p.ca).wr_id, 1);
+        assert_eq!(hca.now() - before, Duration::from_nanos(TIMEOUT));
+    };
+    for i in 0..2 {
+        p.b.recv(i, &mut [p.mb.sge(1000, 100)]);
+    }
+    repeated(wr(IBV_WR_SEND, 1, &mut [p.ma.sge(0, 100)]));
+    assert_eq!(drain(p.cb), [(0, 0)]);
+    let mut into = [p.ma.sge(100, 8)];
+    for (add, was) in [(5, 0), (6, 5)] {
+        repeated(atomic(IBV_WR_ATOMIC_FETCH_AND_ADD, 1, &mut into, word, p.mb.rkey(), add, 0));
+        assert_eq!((old(), now()), (was, was + add));
+    }
+    repeated(atomic(IBV_WR_ATOMIC_CMP_AND_SWP, 1, &mut into, word, p.mb.rkey(), 11, 12));
+    assert_eq!((old(), now()), (11, 12));
+    repeated(rdma(IBV_WR_RDMA_WRITE, 1, &mut [p.ma.sge(0, 50)], p.mb.addr + 2000, p.mb.rkey()));
+    repeated(rdma(IBV_WR_RDMA_READ, 1, &mut [p.ma.sge(3000, 50)], p.mb.addr + 2000, p.mb.rkey()));
+    assert_eq!(p.a_bytes(3000, 50), p.a_bytes(0, 50));
+    // Nothing is repeated where nothing is answered.
+    let q = Pair::new(&d, UC);
+    hca.drop_answer(1);
+    assert_eq!(times(&hca, &q, 1), [0]);
+    q.close();
+    p.close();
+    d.close();
+}
+
 #[test]
 fn losses_by_chance_depend_on_the_seed_alone() {
     let (_g, hca) = start();
