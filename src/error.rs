@@ -3,7 +3,7 @@
 use std::error::Error as StdError;
 use std::{fmt, io};
 
-use crate::cq::{PollError, WcError};
+use crate::cq::{PollError, PollSuccessesError, WcError};
 use crate::mr::RangeError;
 use crate::wr::PostError;
 
@@ -99,6 +99,15 @@ pub enum Error {
     /// A request completed in error.
     #[error(transparent)]
     Completion(#[from] WcError),
+}
+
+impl From<PollSuccessesError> for Error {
+    fn from(error: PollSuccessesError) -> Self {
+        match error {
+            PollSuccessesError::Completion(error) => error.into(),
+            PollSuccessesError::Poll(error) => error.into(),
+        }
+    }
 }
 
 fn there_are(names: &[String]) -> String {

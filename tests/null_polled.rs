@@ -7,12 +7,12 @@ mod support_null;
 use std::sync::Arc;
 
 use ibv::fields::{
-    ByteLen, DlidPathBits, HasGrh, Imm, InvalidatedRkey, QpNum, Sl, Slid, SrcQp, Timestamp, WallClock,
+    ByteLen, DlidPathBits, HasGrh, Imm, InvalidatedRkey, QpNum, Sl, Slid, SrcQp, Timestamp, WallClock, WrId,
 };
 use ibv::sys::{self, ibv_wc, ibv_wc_u1};
 use ibv::{
     Arm, CompletionChannel, CompletionQueue, Context, Error, Extended, ExtendedCompletion, InitAttr, PollCq,
-    Poller, ProtectionDomain, Rc, WcFields, WcOpcode, WcStatus, WorkCompletion,
+    PollSuccessesError, Poller, ProtectionDomain, Rc, WcFields, WcOpcode, WcStatus, WorkCompletion,
 };
 use nullhca::{Hca, hca};
 use support_null::*;
@@ -189,6 +189,161 @@ fn a_poll_that_fails_loses_nothing_that_it_found() {
     assert_eq!(poller.poll_into(&mut [WorkCompletion::default(); 4]).unwrap_err().code(), libc::EIO);
     assert_eq!(poller.poll_one().unwrap_err().code(), libc::EIO);
     assert_eq!(runs(hca()), 1);
+}
+
+/// What a poll for successes gives: ids, or the one that failed.
+fn successes(poller: &mut Poller<'_, WrId>, room: usize) -> std::result::Result<Vec<u64>, u64> {
+    match poller.poll_successes(&mut vec![WrId(0); room]) {
+        Ok(done) => Ok(done.iter().map(|id| id.0).collect()),
+        Err(PollSuccessesError::Completion(failure)) => {
+            assert_eq!(
+                (failure.status, failure.qp_num, failure.vendor_err),
+                (WcStatus::REM_ACCESS_ERR, 0x11, 0x88)
+            );
+            Err(failure.id)
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// Successes and failures, of ids that count from 0.
+fn complete_all(cq: &CompletionQueue<'_, Extended>, are_good: &[bool]) {
+    for (id, is_good) in (0..).zip(are_good) {
+        hca().complete(cq.as_ptr(), if *is_good { message(id) } else { failed(id) });
+    }
+}
+
+#[test]
+fn successes_are_their_fields_alone() {
+    type Fields = (WrId, WcOpcode, ByteLen, Timestamp);
+    let ctx = open();
+    let cq = queue::<Fields>(&ctx);
+    let mut poller = Poller::<Fields>::new(&cq).unwrap();
+    hca().complete_at(cq.as_ptr(), message(7), 123);
+    hca().complete_at(cq.as_ptr(), message(8), 456);
+    let mut done = [(WrId(0), WcOpcode::SEND, ByteLen(None), Timestamp(0)); 4];
+    let of = |id, time| (WrId(id), WcOpcode::RECV, ByteLen(Some(100)), Timestamp(time));
+    assert_eq!(poller.poll_successes(&mut done).unwrap(), [of(7, 123), of(8, 456)]);
+    assert_eq!(poller.poll_successes(&mut done).unwrap(), []);
+    assert_eq!(poller.poll_successes(&mut []).unwrap(), []);
+    assert_eq!(runs(hca()), 1);
+}
+
+#[test]
+fn a_failure_ends_the_successes_and_comes_next() {
+    const GOOD: bool = true;
+    const BAD: bool = false;
+    let ctx = open();
+    let cq = queue::<()>(&ctx);
+    let mut poller = Poller::<WrId>::new(&cq).unwrap();
+    complete_all(&cq, &[GOOD, GOOD, BAD, BAD, GOOD, BAD]);
+    assert_eq!(successes(&mut poller, 8), Ok(vec![0, 1]));
+    assert_eq!(successes(&mut poller, 0), Ok(vec![]));
+    assert_eq!(successes(&mut poller, 8), Err(2));
+    assert_eq!(successes(&mut poller, 8), Err(3));
+    assert_eq!(successes(&mut poller, 8), Ok(vec![4]));
+    assert_eq!(successes(&mut poller, 8), Err(5));
+    assert_eq!(successes(&mut poller, 8), Ok(vec![]));
+    // with room for what comes before it, it is not even looked at
+    complete_all(&cq, &[GOOD, BAD]);
+    assert_eq!(successes(&mut poller, 1), Ok(vec![0]));
+    assert_eq!(successes(&mut poller, 1), Err(1));
+    assert_eq!(successes(&mut poller, 1), Ok(vec![]));
+}
+
+#[test]
+fn a_failure_that_waits_is_not_lost() {
+    let ctx = open();
+    let cq = queue::<()>(&ctx);
+    let mut wcs = [ExtendedCompletion::default(); 4];
+    let ids = |done: &[ExtendedCompletion<WrId>]| done.iter().map(ExtendedCompletion::id).collect::<Vec<_>>();
+    let mut poller = Poller::<WrId>::new(&cq).unwrap();
+    // by other polls
+    complete_all(&cq, &[true, false, true]);
+    assert_eq!(successes(&mut poller, 4), Ok(vec![0]));
+    let done = poller.poll(&mut wcs).unwrap();
+    assert_eq!((ids(done), done[0].result().unwrap_err().vendor_err), (vec![1], 0x88));
+    assert_eq!(ids(poller.poll(&mut wcs).unwrap()), [2]);
+    complete_all(&cq, &[true, false]);
+    assert_eq!(successes(&mut poller, 4), Ok(vec![0]));
+    let wc = poller.poll_one().unwrap().unwrap();
+    assert_eq!((wc.id(), wc.status()), (1, WcStatus::REM_ACCESS_ERR));
+    assert!(poller.poll_one().unwrap().is_none());
+    complete_all(&cq, &[true, false]);
+    assert_eq!(successes(&mut poller, 4), Ok(vec![0]));
+    let mut bare = [WorkCompletion::default(); 4];
+    let done = poller.poll_into(&mut bare).unwrap();
+    assert_eq!((done.len(), done[0].result().unwrap_err().id), (1, 1));
+    // by the next poller
+    complete_all(&cq, &[true, false, true]);
+    assert_eq!(successes(&mut poller, 4), Ok(vec![0]));
+    drop(poller);
+    let mut poller = Poller::<WrId>::new(&cq).unwrap();
+    assert_eq!(successes(&mut poller, 4), Err(1));
+    assert_eq!(successes(&mut poller, 4), Ok(vec![2]));
+    drop(poller);
+    let mut poller = Poller::<WrId>::new(&cq).unwrap();
+    assert_eq!(successes(&mut poller, 4), Ok(vec![]));
+}
+
+#[test]
+fn successes_before_a_queue_dies_are_given() {
+    let ctx = open();
+    let cq = queue::<()>(&ctx);
+    let mut poller = Poller::<WrId>::new(&cq).unwrap();
+    complete_all(&cq, &[true; 4]);
+    hca().script("ibv_next_poll", &[0, libc::EIO]);
+    assert_eq!(successes(&mut poller, 8), Ok(vec![0, 1]));
+    for _ in 0..2 {
+        let error = poller.poll_successes(&mut [WrId(0); 8]).unwrap_err();
+        assert!(matches!(error, PollSuccessesError::Poll(error) if error.code() == libc::EIO), "{error}");
+    }
+}
+
+/// Where a run has one completion.
+#[test]
+fn successes_of_many_runs_end_at_a_failure() {
+    hca().configure(|config| config.device.vendor_id = 0x00ff_ffff);
+    let ctx = open();
+    let cq = queue::<()>(&ctx);
+    let mut poller = Poller::<WrId>::new(&cq).unwrap();
+    complete_all(&cq, &[true, true, false, true]);
+    assert_eq!(successes(&mut poller, 8), Ok(vec![0, 1]));
+    assert_eq!(successes(&mut poller, 8), Err(2));
+    assert_eq!(successes(&mut poller, 8), Ok(vec![3]));
+    complete_all(&cq, &[false, true]);
+    assert_eq!(successes(&mut poller, 8), Err(0));
+    assert_eq!(successes(&mut poller, 8), Ok(vec![1]));
+    assert_eq!(runs(hca()), 6);
+}
+
+#[test]
+fn each_reader_is_looked_for_when_the_queue_is_made() {
+    let ctx = open();
+    let omit: [fn(&mut sys::ibv_cq_ex); 15] = [
+        |cq| cq.start_poll = None,
+        |cq| cq.next_poll = None,
+        |cq| cq.end_poll = None,
+        |cq| cq.read_vendor_err = None,
+        |cq| cq.read_opcode = None,
+        |cq| cq.read_wc_flags = None,
+        |cq| cq.read_byte_len = None,
+        |cq| cq.read_imm_data = None,
+        |cq| cq.read_qp_num = None,
+        |cq| cq.read_src_qp = None,
+        |cq| cq.read_slid = None,
+        |cq| cq.read_sl = None,
+        |cq| cq.read_dlid_path_bits = None,
+        |cq| cq.read_completion_ts = None,
+        |cq| cq.read_completion_wallclock_ns = None,
+    ];
+    for edit in omit {
+        hca().configure(|config| config.edit_cq = edit);
+        let builder = CompletionQueue::builder(&ctx, 64);
+        let error = builder.build_extended::<(Timestamp, WallClock)>().unwrap_err();
+        assert_eq!(error.errno(), Some(libc::EOPNOTSUPP), "{error}");
+    }
+    assert_eq!(hca().live().cqs, 0);
 }
 
 #[test]

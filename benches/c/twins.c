@@ -443,6 +443,8 @@ POLL(c_direct_shared_poll_8, 8, wcs[i].wr_id)
 
 POLL_EX(c_poll_ex_1, 1, )
 POLL_EX(c_poll_ex_16, 16, )
+/* The same, beside a poll that gives nothing but ids. */
+POLL_EX(c_poll_ex_ids_16, 16, )
 POLL_EX(c_poll_ex_empty, 32, )
 POLL_EX(c_poll_ex_fields_16, 16, READ_FIELDS)
 

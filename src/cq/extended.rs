@@ -18,13 +18,14 @@ use std::mem::MaybeUninit;
 use std::num::NonZeroUsize;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use ibv_sys as sys;
 
 use super::fields::WcFields;
-use super::record::{ExtendedCompletion, FLAGS, OPCODE, Record, STANDARD};
+use super::record::{ExtendedCompletion, FLAGS, OPCODE, Record, STANDARD, failure, has_readers};
 use super::state::CqState;
-use super::wc::WorkCompletion;
+use super::wc::{PollSuccessesError, WcError, WorkCompletion};
 use super::{Arm, CompletionQueue, CompletionQueueBuilder, CqFor, PollCq, PollError, Room, poller_taken};
 use crate::error::{Error, Result, VerbError};
 use crate::id::CqId;
@@ -40,6 +41,17 @@ pub struct ExtendedState {
     /// How many completions may be read between start and end.
     run: NonZeroUsize,
     has_poller: AtomicBool,
+    /// A failure that was taken off the queue by a poller that is gone, and shown to nobody.
+    unseen: Mutex<Option<WcError>>,
+}
+
+/// Why a poller looks at the dead queue.
+#[derive(Clone, Copy)]
+enum Halt {
+    /// The queue is of no more use: what it returned.
+    Dead(c_int),
+    /// This failure was taken off it behind successes, and is to be given before all else.
+    Failure(WcError),
 }
 
 impl CqState for ExtendedState {}
@@ -59,7 +71,8 @@ impl<'a> CompletionQueueBuilder<'a> {
         let entries = self.entries;
         let ctx = self.check()?;
         self.check_not_only_direct()?;
-        let wc_flags = (STANDARD | F::READS) & !(OPCODE | FLAGS);
+        let readers = STANDARD | F::READS | OPCODE | FLAGS;
+        let wc_flags = readers & !(OPCODE | FLAGS);
         let id = CqId::new();
         let mut attr = sys::ibv_cq_init_attr_ex {
             cqe: entries,
@@ -75,43 +88,26 @@ impl<'a> CompletionQueueBuilder<'a> {
         // SAFETY: `cq` is new, or null with errno set; it is destroyed as the `ibv_cq` that it starts with.
         let raw = unsafe { Raw::new(VERB, cq.cast::<sys::ibv_cq>(), asked) }?;
         // SAFETY: alive, and an `ibv_cq_ex`.
-        if !unsafe { has_readers(cq, wc_flags) } {
+        if !unsafe { can_be_polled(cq, readers) } {
             return Err(VerbError::new(VERB, libc::EOPNOTSUPP, asked()).into());
         }
-        let (readers, run) = (wc_flags | OPCODE | FLAGS, ctx.provider().longest_run());
-        let state = ExtendedState { readers, run, has_poller: AtomicBool::new(false) };
+        let run = ctx.provider().longest_run();
+        let state =
+            ExtendedState { readers, run, has_poller: AtomicBool::new(false), unseen: Mutex::default() };
         Ok(self.finish_as_granted(raw, id, state))
     }
 }
 
-/// Whether the pointers are there that polling calls.
+/// Whether the pointers are there that polling calls for `reads`.
 ///
 /// # Safety
 ///
 /// `cq` is alive.
-unsafe fn has_readers(cq: *const sys::ibv_cq_ex, wc_flags: u64) -> bool {
+unsafe fn can_be_polled(cq: *const sys::ibv_cq_ex, reads: u64) -> bool {
     // SAFETY: by the caller's promise.
-    let cq = unsafe { &*cq };
-    let asked = |flag: u32| wc_flags & u64::from(flag) != 0;
-    macro_rules! are_there {
-        ($($flag:ident: $reader:ident),*) => { $((!asked(sys::$flag) || cq.$reader.is_some()))&&* };
-    }
-    let always = cq.start_poll.is_some() && cq.next_poll.is_some() && cq.end_poll.is_some();
-    always
-        && cq.read_opcode.is_some()
-        && cq.read_vendor_err.is_some()
-        && cq.read_wc_flags.is_some()
-        && are_there!(
-            IBV_WC_EX_WITH_BYTE_LEN: read_byte_len,
-            IBV_WC_EX_WITH_IMM: read_imm_data,
-            IBV_WC_EX_WITH_QP_NUM: read_qp_num,
-            IBV_WC_EX_WITH_SRC_QP: read_src_qp,
-            IBV_WC_EX_WITH_SLID: read_slid,
-            IBV_WC_EX_WITH_SL: read_sl,
-            IBV_WC_EX_WITH_DLID_PATH_BITS: read_dlid_path_bits,
-            IBV_WC_EX_WITH_COMPLETION_TIMESTAMP: read_completion_ts,
-            IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK: read_completion_wallclock_ns
-        )
+    let (has_readers, cq) = unsafe { (has_readers(cq, reads), &*cq) };
+    let has_steps = cq.start_poll.is_some() && cq.next_poll.is_some() && cq.end_poll.is_some();
+    has_readers && has_steps && cq.read_vendor_err.is_some()
 }
 
 /// A queue on which every poll fails, so that a poll need not look whether one did before.
@@ -137,18 +133,20 @@ fn has_come_to_success(result: c_int, status: sys::ibv_wc_status) -> bool {
     result as u32 | status == 0
 }
 
-/// Copies the completion at which `ex` stands, whatever it is.
+/// Copies the completion at which `ex` stands, whatever it is; the failure, if it is one that a `W` cannot be.
 ///
 /// # Safety
 ///
 /// There is one, and the queue has the readers of `W`.
-unsafe fn read<W: Record>(ex: *mut sys::ibv_cq_ex, wc: &mut W) {
+unsafe fn read<W: Record>(ex: *mut sys::ibv_cq_ex, wc: &mut W) -> Result<(), WcError> {
     // SAFETY: by the caller's promise.
     unsafe {
-        match (*ex).status {
-            sys::IBV_WC_SUCCESS => wc.succeed(ex),
-            _ => wc.fail(ex),
+        if (*ex).status == sys::IBV_WC_SUCCESS {
+            wc.succeed(ex);
+            return Ok(());
         }
+        let failure = failure(ex);
+        wc.fail(failure).map_err(|_| failure)
     }
 }
 
@@ -177,14 +175,13 @@ unsafe fn read<W: Record>(ex: *mut sys::ibv_cq_ex, wc: &mut W) {
 #[doc(alias = "ibv_next_poll")]
 #[doc(alias = "ibv_end_poll")]
 pub struct Poller<'a, F: WcFields = ()> {
-    /// The queue, or a dead one after it failed.
+    /// The queue, or a dead one while there is a halt.
     ex: NonNull<sys::ibv_cq_ex>,
     /// The queue's.
     room: NonNull<Room>,
     /// How many completions may be read between start and end.
     run: NonZeroUsize,
-    /// How it failed, if it did.
-    failed: Option<c_int>,
+    halt: Option<Halt>,
     cq: Parent<'a, CompletionQueue<'a, Extended>>,
     _reads: PhantomData<F>,
 }
@@ -209,8 +206,13 @@ impl<'a, F: WcFields> Poller<'a, F> {
         if state.has_poller.swap(true, Ordering::Acquire) {
             return Err(poller_taken());
         }
+        let unseen = state.unseen.lock().unwrap_or_else(PoisonError::into_inner).take();
         let (ex, room, run) = (cq.raw.as_non_null().cast(), NonNull::from(&cq.room), state.run);
-        Ok(Self { ex, room, run, failed: None, cq, _reads: PhantomData })
+        let mut poller = Self { ex, room, run, halt: None, cq, _reads: PhantomData };
+        if let Some(failure) = unseen {
+            poller.halt(Halt::Failure(failure));
+        }
+        Ok(poller)
     }
 
     /// The completion queue.
@@ -259,8 +261,37 @@ impl<'a, F: WcFields> Poller<'a, F> {
         Ok(self.go_on(result, &mut wc)?.first().copied())
     }
 
+    /// `ibv_start_poll` … `ibv_end_poll`—Takes completions that succeeded off the queue, as many as there are and `done` has
+    /// room for, up to the first failure: [`poll`](Self::poll) for those to whom a failure is an exception, with nothing to
+    /// look at but what was asked for, [`WrId`](crate::fields::WrId) among it.
+    ///
+    /// # Errors
+    ///
+    /// [`PollSuccessesError::Completion`] with the next completion, if that failed; it is off the queue then, and the next call
+    /// goes on behind it. [`PollSuccessesError::Poll`] as [`poll`](Self::poll).
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use ibv::fields::{ByteLen, WrId};
+    /// use ibv::{CompletionQueue, Poller};
+    ///
+    /// # let ctx = ibv::Context::open("mlx5_0")?;
+    /// let cq = CompletionQueue::builder(&ctx, 128).build_extended::<(WrId, ByteLen)>()?;
+    /// let mut poller = Poller::<(WrId, ByteLen)>::new(&cq)?;
+    /// let mut done = [(WrId(0), ByteLen(None)); 16];
+    /// for (WrId(id), ByteLen(bytes)) in poller.poll_successes(&mut done)? {
+    ///     println!("request {id}: {bytes:?} bytes");
+    /// }
+    /// # Ok::<(), ibv::Error>(())
+    /// ```
     #[inline(always)]
-    fn fill<'w, W: Record>(&mut self, wcs: &'w mut [W]) -> Result<&'w [W], PollError> {
+    pub fn poll_successes<'w>(&mut self, done: &'w mut [F]) -> Result<&'w [F], PollSuccessesError> {
+        self.fill(done)
+    }
+
+    #[inline(always)]
+    fn fill<'w, W: Record>(&mut self, wcs: &'w mut [W]) -> Result<&'w [W], W::Error> {
         let count = wcs.len();
         let Some(first) = wcs.first_mut() else { return Ok(&[]) };
         let ex = self.ex.as_ptr();
@@ -350,7 +381,10 @@ impl<'a, F: WcFields> Poller<'a, F> {
     ) -> usize {
         while let (0, Some(wc)) = (result, wcs.get_mut(found)) {
             // SAFETY: in a run, at a completion, as in `finish`.
-            unsafe { read(ex, wc) };
+            if let Err(failure) = unsafe { read(ex, wc) } {
+                self.halt(Halt::Failure(failure));
+                break;
+            }
             found += 1;
             if found < wcs.len() {
                 // SAFETY: in a run.
@@ -360,16 +394,26 @@ impl<'a, F: WcFields> Poller<'a, F> {
         // SAFETY: after start.
         unsafe { sys::ibv_end_poll(ex) };
         if result != 0 && result != libc::ENOENT {
-            self.die(result);
+            // what was found is for this poll to give, the error for all that come
+            self.halt(Halt::Dead(result));
         }
         found
     }
 
-    /// What comes of a start that was none of the usual two: it failed, found a failure first, found nothing while
-    /// something is left behind, or is to be followed by others.
+    /// What comes of a start that was none of the usual two: there is a halt, it failed, found a failure first, found nothing
+    /// while something is left behind, or is to be followed by others.
     #[cold]
     #[inline(never)]
-    fn go_on<'w, W: Record>(&mut self, mut result: c_int, wcs: &'w mut [W]) -> Result<&'w [W], PollError> {
+    fn go_on<'w, W: Record>(&mut self, mut result: c_int, wcs: &'w mut [W]) -> Result<&'w [W], W::Error> {
+        match (self.halt, wcs.first_mut()) {
+            (Some(Halt::Dead(code)), _) => return Err(PollError::new(code).into()),
+            (Some(Halt::Failure(failure)), Some(first)) => {
+                (self.halt, self.ex) = (None, self.cq.raw.as_non_null().cast());
+                first.fail(failure)?;
+                return Ok(wcs.get(..1).unwrap_or(&[]));
+            }
+            _ => {}
+        }
         if result == libc::ENOENT {
             let left = self.cq.room().left_behind();
             result = self.start();
@@ -382,22 +426,29 @@ impl<'a, F: WcFields> Poller<'a, F> {
             if found > 0 {
                 result = self.start();
             }
-            if result != 0 {
-                break;
-            }
-            let Some(first) = part.first_mut() else { break };
+            let (0, Some(first)) = (result, part.first_mut()) else { break };
             let ex = self.ex.as_ptr();
             // SAFETY: after start, at a completion.
-            found += unsafe {
-                read(ex, first);
-                self.finish(ex, part, 1)
-            };
+            if let Err(failure) = unsafe { read(ex, first) } {
+                // SAFETY: after start.
+                unsafe { sys::ibv_end_poll(ex) };
+                if found == 0 {
+                    first.fail(failure)?;
+                }
+                self.halt(Halt::Failure(failure));
+                break;
+            }
+            // SAFETY: after start.
+            found += unsafe { self.finish(ex, part, 1) };
+            if self.halt.is_some() {
+                break;
+            }
         }
         if result != 0 && result != libc::ENOENT {
             if found == 0 {
-                return Err(PollError::new(self.failed.unwrap_or(result)));
+                return Err(PollError::new(result).into());
             }
-            self.die(result);
+            self.halt(Halt::Dead(result));
         }
         Ok(wcs.get(..found).unwrap_or(&[]))
     }
@@ -405,15 +456,14 @@ impl<'a, F: WcFields> Poller<'a, F> {
     /// The same after a start, if more is asked for than a run may give.
     #[cold]
     #[inline(never)]
-    fn go_on_in_runs<'w, W: Record>(&mut self, wcs: &'w mut [W]) -> Result<&'w [W], PollError> {
+    fn go_on_in_runs<'w, W: Record>(&mut self, wcs: &'w mut [W]) -> Result<&'w [W], W::Error> {
         self.go_on(0, wcs)
     }
 
-    /// It failed so, after it had found something. That is for this poll to give, the error for all that come.
     #[cold]
     #[inline(never)]
-    fn die(&mut self, result: c_int) {
-        self.failed = Some(result);
+    fn halt(&mut self, halt: Halt) {
+        self.halt = Some(halt);
         self.ex = NonNull::from(&DEAD.0);
     }
 
@@ -439,7 +489,11 @@ impl<F: WcFields> PollCq for Poller<'_, F> {
 
 impl<F: WcFields> Drop for Poller<'_, F> {
     fn drop(&mut self) {
-        self.cq.state().has_poller.store(false, Ordering::Release);
+        let state = self.cq.state();
+        if let Some(Halt::Failure(failure)) = self.halt {
+            *state.unseen.lock().unwrap_or_else(PoisonError::into_inner) = Some(failure);
+        }
+        state.has_poller.store(false, Ordering::Release);
     }
 }
 

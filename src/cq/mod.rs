@@ -26,7 +26,7 @@ pub use extended::Poller;
 pub use fields::WcFields;
 pub use record::ExtendedCompletion;
 pub(crate) use wc::codes;
-pub use wc::{Completion, PollError, WcError, WcOpcode, WcStatus, WorkCompletion};
+pub use wc::{Completion, PollError, PollSuccessesError, WcError, WcOpcode, WcStatus, WorkCompletion};
 
 use std::convert::Infallible;
 use std::ffi::c_int;

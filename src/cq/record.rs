@@ -3,7 +3,8 @@
 //! # Safety
 //!
 //! A provider leaves the pointers of readers null that were not asked for. A [`Record`] is made and [`Raw::read`] called at
-//! a completion, of a queue that has the readers which they call. What an [`ExtendedCompletion`] holds beside its head is
+//! a completion, of a queue that has the readers which they call: one table says which those are, for the calls and for the
+//! check. What an [`ExtendedCompletion`] holds beside its head is
 //! what its status says.
 
 #![expect(unsafe_code, reason = "the Safety section above")]
@@ -13,7 +14,7 @@ use std::fmt;
 use ibv_sys as sys;
 
 use super::fields::WcFields;
-use super::wc::{WcError, WcStatus, WorkCompletion};
+use super::wc::{PollError, PollSuccessesError, WcError, WcStatus, WorkCompletion};
 
 /// The reader of the opcode, which all queues have.
 pub(super) const OPCODE: u64 = 1 << 63;
@@ -31,46 +32,79 @@ pub struct Raw {
     pub(super) wall_clock: u64,
 }
 
-impl Raw {
-    /// Calls the readers in `reads`.
-    ///
-    /// # Safety
-    ///
-    /// `cq` stands at a completion, between `ibv_start_poll` and `ibv_end_poll`, and has these readers.
-    #[inline(always)]
-    pub(super) unsafe fn read(cq: *mut sys::ibv_cq_ex, reads: u64) -> Self {
-        macro_rules! read {
-            ($wc:expr, { $($bit:expr => $field:expr, $reader:ident;)* }) => {$(
-                if reads & u64::from($bit) != 0 {
+/// The readers: what asks for each, its pointer, its call, and where what it gives belongs.
+macro_rules! readers {
+    ($raw:ident, $($bit:expr => $pointer:ident, $call:ident, |$value:pat_param| $place:expr;)*) => {
+        impl Raw {
+            /// Calls the readers in `reads`. (The id is there without one.)
+            ///
+            /// # Safety
+            ///
+            /// `cq` stands at a completion, between `ibv_start_poll` and `ibv_end_poll`, and [`has_readers`] in `reads`.
+            #[inline(always)]
+            pub(super) unsafe fn read(cq: *mut sys::ibv_cq_ex, reads: u64) -> Self {
+                let mut $raw = Self::default();
+                // SAFETY: alive.
+                $raw.wc.wr_id = unsafe { (*cq).wr_id };
+                $(if reads & u64::from($bit) != 0 {
                     // SAFETY: by the caller's promise.
-                    $field = unsafe { sys::$reader(cq) };
-                }
-            )*};
+                    let $value = unsafe { sys::$call(cq) };
+                    $place;
+                })*
+                $raw
+            }
         }
-        let (mut raw, mut slid) = (Self::default(), 0);
-        read!(raw.wc, {
-            OPCODE => raw.wc.opcode, ibv_wc_read_opcode;
-            FLAGS => raw.wc.wc_flags, ibv_wc_read_wc_flags;
-            sys::IBV_WC_EX_WITH_BYTE_LEN => raw.wc.byte_len, ibv_wc_read_byte_len;
-            // the same reader gives the key that was invalidated
-            sys::IBV_WC_EX_WITH_IMM => raw.wc.u1.imm_data, ibv_wc_read_imm_data;
-            sys::IBV_WC_EX_WITH_QP_NUM => raw.wc.qp_num, ibv_wc_read_qp_num;
-            sys::IBV_WC_EX_WITH_SRC_QP => raw.wc.src_qp, ibv_wc_read_src_qp;
-            sys::IBV_WC_EX_WITH_SLID => slid, ibv_wc_read_slid;
-            sys::IBV_WC_EX_WITH_SL => raw.wc.sl, ibv_wc_read_sl;
-            sys::IBV_WC_EX_WITH_DLID_PATH_BITS => raw.wc.dlid_path_bits, ibv_wc_read_dlid_path_bits;
-            sys::IBV_WC_EX_WITH_COMPLETION_TIMESTAMP => raw.timestamp, ibv_wc_read_completion_ts;
-            sys::IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK =>
-                raw.wall_clock, ibv_wc_read_completion_wallclock_ns;
-        });
-        // 32 bits for the sake of OmniPath; a LID of InfiniBand has 16
-        raw.wc.slid = slid as u16;
-        raw
-    }
+
+        /// Whether the pointers are there that [`Raw::read`] calls for `reads`.
+        ///
+        /// # Safety
+        ///
+        /// `cq` is alive.
+        pub(super) unsafe fn has_readers(cq: *const sys::ibv_cq_ex, reads: u64) -> bool {
+            // SAFETY: by the caller's promise.
+            let cq = unsafe { &*cq };
+            true $(&& (reads & u64::from($bit) == 0 || cq.$pointer.is_some()))*
+        }
+    };
+}
+
+readers! { raw,
+    OPCODE => read_opcode, ibv_wc_read_opcode, |opcode| raw.wc.opcode = opcode;
+    FLAGS => read_wc_flags, ibv_wc_read_wc_flags, |flags| raw.wc.wc_flags = flags;
+    sys::IBV_WC_EX_WITH_BYTE_LEN => read_byte_len, ibv_wc_read_byte_len, |bytes| raw.wc.byte_len = bytes;
+    // the same reader gives the key that was invalidated
+    sys::IBV_WC_EX_WITH_IMM => read_imm_data, ibv_wc_read_imm_data, |imm| raw.wc.u1.imm_data = imm;
+    sys::IBV_WC_EX_WITH_QP_NUM => read_qp_num, ibv_wc_read_qp_num, |qp| raw.wc.qp_num = qp;
+    sys::IBV_WC_EX_WITH_SRC_QP => read_src_qp, ibv_wc_read_src_qp, |qp| raw.wc.src_qp = qp;
+    // 32 bits for the sake of OmniPath; a LID of InfiniBand has 16
+    sys::IBV_WC_EX_WITH_SLID => read_slid, ibv_wc_read_slid, |lid| raw.wc.slid = lid as u16;
+    sys::IBV_WC_EX_WITH_SL => read_sl, ibv_wc_read_sl, |level| raw.wc.sl = level;
+    sys::IBV_WC_EX_WITH_DLID_PATH_BITS =>
+        read_dlid_path_bits, ibv_wc_read_dlid_path_bits, |bits| raw.wc.dlid_path_bits = bits;
+    sys::IBV_WC_EX_WITH_COMPLETION_TIMESTAMP =>
+        read_completion_ts, ibv_wc_read_completion_ts, |ticks| raw.timestamp = ticks;
+    sys::IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK =>
+        read_completion_wallclock_ns, ibv_wc_read_completion_wallclock_ns, |time| raw.wall_clock = time;
+}
+
+/// What the completion at which `cq` stands says of its failure.
+///
+/// # Safety
+///
+/// `cq` stands at a completion; all queues have both readers.
+pub(super) unsafe fn failure(cq: *mut sys::ibv_cq_ex) -> WcError {
+    // SAFETY: by the caller's promise.
+    let (qp_num, vendor_err) = unsafe { (sys::ibv_wc_read_qp_num(cq), sys::ibv_wc_read_vendor_err(cq)) };
+    // SAFETY: alive.
+    let (id, status) = unsafe { ((*cq).wr_id, (*cq).status) };
+    WcError { id, status: WcStatus(status), qp_num, vendor_err }
 }
 
 /// What is copied out of a completion.
 pub(super) trait Record: Copy {
+    /// How a poll for these can end.
+    type Error: From<PollError>;
+
     /// Becomes that of a success. (In place: by value, it would go through memory twice.)
     ///
     /// # Safety
@@ -78,12 +112,8 @@ pub(super) trait Record: Copy {
     /// `cq` stands at such a completion, and has the readers that this calls.
     unsafe fn succeed(&mut self, cq: *mut sys::ibv_cq_ex);
 
-    /// Becomes that of a failure.
-    ///
-    /// # Safety
-    ///
-    /// `cq` stands at such a completion.
-    unsafe fn fail(&mut self, cq: *mut sys::ibv_cq_ex);
+    /// Becomes that of a failure, or makes it an error if it is of successes alone.
+    fn fail(&mut self, failure: WcError) -> Result<(), Self::Error>;
 }
 
 /// What a completion queue says of every completion.
@@ -104,14 +134,6 @@ impl Head {
     unsafe fn of_success(cq: *mut sys::ibv_cq_ex) -> Self {
         // SAFETY: alive.
         Self { status: sys::IBV_WC_SUCCESS, id: unsafe { (*cq).wr_id } }
-    }
-
-    /// # Safety
-    ///
-    /// `cq` is alive.
-    unsafe fn of(cq: *mut sys::ibv_cq_ex) -> Self {
-        // SAFETY: alive.
-        unsafe { Self { status: (*cq).status, id: (*cq).wr_id } }
     }
 }
 
@@ -139,16 +161,6 @@ union Rest<F: WcFields> {
 struct Failure {
     qp_num: u32,
     vendor_err: u32,
-}
-
-impl Failure {
-    /// # Safety
-    ///
-    /// `cq` stands at a completion.
-    unsafe fn of(cq: *mut sys::ibv_cq_ex) -> Self {
-        // SAFETY: by the caller's promise; all queues have both readers.
-        unsafe { Self { qp_num: sys::ibv_wc_read_qp_num(cq), vendor_err: sys::ibv_wc_read_vendor_err(cq) } }
-    }
 }
 
 impl<F: WcFields> Default for ExtendedCompletion<F> {
@@ -208,6 +220,8 @@ impl<F: WcFields> ExtendedCompletion<F> {
 }
 
 impl<F: WcFields> Record for ExtendedCompletion<F> {
+    type Error = PollError;
+
     #[inline(always)]
     unsafe fn succeed(&mut self, cq: *mut sys::ibv_cq_ex) {
         // SAFETY: by the caller's promise.
@@ -220,16 +234,17 @@ impl<F: WcFields> Record for ExtendedCompletion<F> {
 
     #[cold]
     #[inline(never)]
-    unsafe fn fail(&mut self, cq: *mut sys::ibv_cq_ex) {
-        // SAFETY: by the caller's promise.
-        unsafe {
-            self.head = Head::of(cq);
-            self.rest.failure = Failure::of(cq);
-        }
+    fn fail(&mut self, failure: WcError) -> Result<(), PollError> {
+        let WcError { id, status, qp_num, vendor_err } = failure;
+        self.head = Head { id, status: status.0 };
+        self.rest.failure = Failure { qp_num, vendor_err };
+        Ok(())
     }
 }
 
 impl Record for WorkCompletion {
+    type Error = PollError;
+
     #[inline(always)]
     unsafe fn succeed(&mut self, cq: *mut sys::ibv_cq_ex) {
         // SAFETY: by the caller's promise; all queues have the standard fields.
@@ -239,11 +254,33 @@ impl Record for WorkCompletion {
 
     #[cold]
     #[inline(never)]
-    unsafe fn fail(&mut self, cq: *mut sys::ibv_cq_ex) {
+    fn fail(&mut self, failure: WcError) -> Result<(), PollError> {
+        let WcError { id, status, qp_num, vendor_err } = failure;
+        *self = Self::from_c(sys::ibv_wc {
+            wr_id: id,
+            status: status.0,
+            qp_num,
+            vendor_err,
+            ..Default::default()
+        });
+        Ok(())
+    }
+}
+
+/// The fields alone, of successes.
+impl<F: WcFields> Record for F {
+    type Error = PollSuccessesError;
+
+    #[inline(always)]
+    unsafe fn succeed(&mut self, cq: *mut sys::ibv_cq_ex) {
         // SAFETY: by the caller's promise.
-        let (Head { id, status }, failure) = unsafe { (Head::of(cq), Failure::of(cq)) };
-        let Failure { qp_num, vendor_err } = failure;
-        *self = Self::from_c(sys::ibv_wc { wr_id: id, status, qp_num, vendor_err, ..Default::default() });
+        *self = F::of(&unsafe { Raw::read(cq, F::READS) });
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn fail(&mut self, failure: WcError) -> Result<(), PollSuccessesError> {
+        Err(failure.into())
     }
 }
 

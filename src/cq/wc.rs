@@ -390,6 +390,17 @@ pub struct PollError {
     code: c_int,
 }
 
+/// Why [`poll_successes`](crate::Poller::poll_successes) has none to give.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PollSuccessesError {
+    /// The next completion is of a failure; it is off the queue.
+    #[error(transparent)]
+    Completion(#[from] WcError),
+    /// Polling failed.
+    #[error(transparent)]
+    Poll(#[from] PollError),
+}
+
 impl PollError {
     #[cold]
     pub(super) fn new(code: c_int) -> Self {

@@ -10,7 +10,7 @@
     reason = "a `?` in a shell's operation ends that, and not the shell"
 )]
 
-use ibv::fields::{ByteLen, QpNum};
+use ibv::fields::{ByteLen, QpNum, WrId};
 use ibv::{
     AddressHandle, Arm, BatchStorage, CompletionQueue, Error, Extended, ExtendedCompletion, Inline,
     MemoryRegion, MrSlice, MrU64, Pages, Poller, Prepared, ProtectionDomain, QueuePair, Rc, RecvStorage,
@@ -147,6 +147,16 @@ shells! {
 
     fn ours_poll_ex_16<'a>(poller: &mut Poller<'a>, wcs: &mut [ExtendedCompletion<()>; 16]) -> u64 {
         || poller.poll(wcs)
+    }
+
+    fn ours_poll_ex_ids_16<'a>(poller: &mut Poller<'a, WrId>, ids: &mut [WrId; 16]) -> u64 {
+        |_id| {
+            let mut sum = 0u64;
+            for WrId(id) in poller.poll_successes(ids).ok()? {
+                sum += id;
+            }
+            Some(sum)
+        }
     }
 
     fn ours_poll_ex_empty<'a>(poller: &mut Poller<'a>, wcs: &mut [ExtendedCompletion<()>; 32]) -> u64 {

@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use ibv::fields::WrId;
 use ibv::state::{Reset, Rts};
 use ibv::{
     Backend, BatchStorage, CompletionQueue, Connection, Context, Endpoint, Extended, ExtendedCompletion,
@@ -26,10 +27,58 @@ struct Objects {
     requests: [Write<MrSlice<'static>>; 16],
     sends: &'static CompletionQueue<'static>,
     recvs: &'static CompletionQueue<'static>,
-    extended_sends: Poller<'static>,
-    extended_recvs: Poller<'static>,
+    extended_sends: Poller<'static, WrId>,
+    extended_recvs: Poller<'static, WrId>,
     /// Which of the queue pairs the row is about.
     is_extended: bool,
+}
+
+/// What a poll puts completions into.
+trait Room {
+    fn new() -> Self;
+}
+
+impl Room for () {
+    fn new() {}
+}
+
+impl<const N: usize> Room for [WorkCompletion; N] {
+    fn new() -> Self {
+        [WorkCompletion::default(); N]
+    }
+}
+
+impl<const N: usize> Room for [WrId; N] {
+    fn new() -> Self {
+        [WrId(0); N]
+    }
+}
+
+/// What a poll finds: the id of a success.
+trait Done {
+    fn success(&self) -> u64;
+}
+
+impl Done for WorkCompletion {
+    #[inline(always)]
+    fn success(&self) -> u64 {
+        self.result().expect("a success");
+        self.id()
+    }
+}
+
+impl Done for ExtendedCompletion<WrId> {
+    #[inline(always)]
+    fn success(&self) -> u64 {
+        self.result().expect("a success").0
+    }
+}
+
+impl Done for WrId {
+    #[inline(always)]
+    fn success(&self) -> u64 {
+        self.0
+    }
 }
 
 /// A function for each row, so that what one loop keeps in registers does not depend on the others. `post`: does something
@@ -64,15 +113,12 @@ macro_rules! rows {
 
             $(#[inline(never)]
             fn $poll(&mut self, operations: u64) {
-                let mut $wcs = <$room>::default();
+                let mut $wcs = <$room as Room>::new();
                 let sum = polls(operations, |sum| {
                     let Self { $cq, .. } = opaque_mut(&mut *self);
                     let $wcs = opaque_mut(&mut $wcs);
                     // one may be found, or a list of them
-                    $found_by.expect("a poll").into_iter().for_each(|wc| {
-                        wc.result().expect("a success");
-                        *sum += wc.id();
-                    });
+                    $found_by.expect("a poll").into_iter().for_each(|wc| *sum += wc.success());
                 });
                 assert_eq!(sum, ids(operations * $found));
             })*
@@ -98,9 +144,7 @@ rows! {
             (0..16).try_for_each(|_| batch.push(recv(*landing).id(id))).and_then(|()| batch.submit())
         };
         wr_write / 1 |id, extended, data, to| extended.post(write(&*data, *to).id(id).signaled());
-        wr_send / 1 |id, extended, data| extended.post(send(&*data).id(id).signaled());
         wr_send_inline / 1 |id, extended| extended.post(send(Inline(&BYTES)).id(id).signaled());
-        wr_recv / 1 |id, extended, landing| extended.post_recv(recv(*landing).id(id));
         wr_write_list_16 / 16 |_id, extended, requests| extended.post_list(requests);
     }
     poll {
@@ -108,8 +152,8 @@ rows! {
         poll_16 / 16 |sends, wcs: [WorkCompletion; 16]| sends.poll(wcs);
         poll_empty / 0 |sends, wcs: [WorkCompletion; 32]| sends.poll(wcs);
         poll_ex_1 / 1 |extended_sends, _wc: ()| extended_sends.poll_one();
-        poll_ex_16 / 16 |extended_sends, wcs: [ExtendedCompletion<()>; 16]| extended_sends.poll(wcs);
-        poll_ex_empty / 0 |extended_sends, wcs: [ExtendedCompletion<()>; 32]| extended_sends.poll(wcs);
+        poll_ex_16 / 16 |extended_sends, wcs: [WrId; 16]| extended_sends.poll_successes(wcs);
+        poll_ex_empty / 0 |extended_sends, wcs: [WrId; 32]| extended_sends.poll_successes(wcs);
     }
 }
 
@@ -123,11 +167,19 @@ impl Peer for Objects {
     }
 
     fn receive(&mut self, requests: u64) {
-        if self.is_extended { self.wr_recv(requests) } else { self.post_recv(requests) }
+        if self.is_extended {
+            repeat(requests, |id| self.extended.post_recv(recv(self.landing).id(id)).expect("success"));
+        } else {
+            self.post_recv(requests);
+        }
     }
 
     fn send(&mut self, requests: u64) {
-        if self.is_extended { self.wr_send(requests) } else { self.post_send(requests) }
+        if self.is_extended {
+            repeat(requests, |id| self.extended.post(send(self.data).id(id).signaled()).expect("success"));
+        } else {
+            self.post_send(requests);
+        }
     }
 
     fn drain(&mut self) {
@@ -176,7 +228,7 @@ fn objects(row: &str) -> Result<Objects> {
     let mr = kept(pd.alloc_remote(MEMORY, RemoteAccess::WRITE)?);
     let cq = || ctx.create_cq(2 * DEPTH).map(kept);
     let (sends, recvs) = (cq()?, cq()?);
-    let polled = || CompletionQueue::builder(ctx, 2 * DEPTH).build_extended::<()>().map(kept);
+    let polled = || CompletionQueue::builder(ctx, 2 * DEPTH).build_extended::<WrId>().map(kept);
     let (polled_sends, polled_recvs) = (polled()?, polled()?);
     let (data, to) = (mr.slice(..LENGTH)?, mr.remote_region().slice(TO..TO + LENGTH)?);
     let mut requests = [write(data, to); 16];

@@ -118,6 +118,7 @@ pub(super) const PAIRS: &[Pair] = rows! {
         poll_empty: Extra(4);
         poll_ex_1: Extra(4);
         poll_ex_16 / 16: Extra(80);
+        poll_ex_ids_16 / 16: Extra(4);
         poll_ex_fields_16 / 16: Extra(384);
         poll_ex_empty: Extra(4);
         arm: Extra(6);
@@ -143,6 +144,7 @@ pub(super) const PAIRS: &[Pair] = rows! {
         poll_empty: POLL;
         poll_ex_1: POLL;
         poll_ex_16 / 16: Bar::Within { extra: 5, ratio: 1.04 };
+        poll_ex_ids_16 / 16: POLL;
         poll_ex_fields_16 / 16: Ratio(1.20);
         poll_ex_empty: POLL;
         arm: POST;
