@@ -8,7 +8,6 @@
 #![expect(unsafe_code, reason = "the Safety section above")]
 
 use std::ffi::{c_int, c_uint, c_void};
-use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr::null_mut;
 
@@ -39,14 +38,6 @@ pub(crate) fn make<T>(
             null_mut()
         })
     })
-}
-
-/// # Safety
-///
-/// `T` is a C struct of integers, pointers and optional functions.
-pub(crate) unsafe fn zeroed<T>() -> T {
-    // SAFETY: zero is a value of all of those.
-    unsafe { MaybeUninit::zeroed().assume_init() }
 }
 
 #[unsafe(no_mangle)]
@@ -175,12 +166,8 @@ impl NewCq {
             if cqe <= 0 || cqe > config.device.max_cqe || !(0..config.comp_vectors).contains(&comp_vector) {
                 return Err(libc::EINVAL);
             }
-            // SAFETY: a C struct.
-            let mut cq: sys::ibv_cq_ex = unsafe { zeroed() };
-            cq.context = context;
-            cq.channel = channel;
-            cq.cq_context = cq_context;
-            cq.cqe = (config.grant_cqe)(cqe);
+            let cqe = (config.grant_cqe)(cqe);
+            let mut cq = sys::ibv_cq_ex { context, channel, cq_context, cqe, ..Default::default() };
             if let Some(wc_flags) = wc_flags {
                 if wc_flags & !config.wc_flags != 0 {
                     return Err(libc::EOPNOTSUPP);
@@ -258,23 +245,25 @@ impl NewQp {
             let qp_num = universe.new_qp_num(hca);
             let config = &universe.record(hca).config;
             (config.grant_caps)(&mut self.init.cap);
-            // SAFETY: C structs.
-            let (mut qp, mut attr): (sys::ibv_qp_ex, sys::ibv_qp_attr) = unsafe { (zeroed(), zeroed()) };
-            // SAFETY: alive, since it was found.
-            qp.qp_base.context = unsafe { (*pd).context };
-            qp.qp_base.qp_context = self.init.qp_context;
-            qp.qp_base.pd = pd;
-            qp.qp_base.send_cq = send_cq;
-            qp.qp_base.recv_cq = recv_cq;
-            qp.qp_base.srq = srq;
-            qp.qp_base.qp_num = qp_num;
-            qp.qp_base.qp_type = self.init.qp_type;
+            let base = sys::ibv_qp {
+                // SAFETY: alive, since it was found.
+                context: unsafe { (*pd).context },
+                qp_context: self.init.qp_context,
+                pd,
+                send_cq,
+                recv_cq,
+                srq,
+                qp_num,
+                qp_type: self.init.qp_type,
+                ..Default::default()
+            };
+            let mut qp = sys::ibv_qp_ex { qp_base: base, ..Default::default() };
             if let Some(ops) = ops {
                 let is_datagram = self.init.qp_type == sys::IBV_QPT_UD;
                 wr::set_pointers(&mut qp, ops, is_datagram, config.fast);
                 (config.edit_qp)(&mut qp);
             }
-            attr.cap = self.init.cap;
+            let attr = sys::ibv_qp_attr { cap: self.init.cap, ..Default::default() };
             let body = Body::Qp(Box::new(Qp { attr, init: self.init, building: false }));
             let mut parents = vec![pd.addr(), send_cq.addr()];
             if recv_cq != send_cq {

@@ -7,7 +7,6 @@
 #![expect(unsafe_code, reason = "the Safety section above")]
 
 use std::ffi::{c_char, c_int, c_void};
-use std::mem::MaybeUninit;
 use std::os::fd::AsRawFd;
 use std::ptr::{null, null_mut};
 use std::sync::OnceLock;
@@ -40,10 +39,8 @@ fn devices() -> &'static [Device; 2] {
         field.iter_mut().zip(text.bytes()).for_each(|(to, from)| *to = from as c_char);
     };
     let device = |number: u32| {
-        // SAFETY: integers and optional functions, for which zero is a value.
-        let mut device: sys::ibv_device = unsafe { MaybeUninit::zeroed().assume_init() };
-        device.node_type = sys::IBV_NODE_CA;
-        device.transport_type = sys::IBV_TRANSPORT_IB;
+        let (node_type, transport_type) = (sys::IBV_NODE_CA, sys::IBV_TRANSPORT_IB);
+        let mut device = sys::ibv_device { node_type, transport_type, ..Default::default() };
         set(&mut device.name, &format!("null{number}"));
         set(&mut device.dev_name, &format!("uverbs{number}"));
         set(&mut device.ibdev_path, &format!("/sys/class/infiniband/null{number}"));
@@ -151,11 +148,12 @@ extern "C" fn ibv_open_device(device: *mut sys::ibv_device) -> *mut sys::ibv_con
         let config = &universe.record(hca).config;
         let (fast, extended, comp_vectors) = (config.fast, config.extended, config.comp_vectors);
         let has_cq_ex = config.wc_flags != 0;
-        // SAFETY: integers, pointers and optional functions, for which zero is a value.
-        let mut verbs: sys::verbs_context = unsafe { MaybeUninit::zeroed().assume_init() };
-        verbs.sz = size_of::<sys::verbs_context>();
-        verbs.query_port = Some(query_port);
-        verbs.query_device_ex = Some(query_device_ex);
+        let mut verbs = sys::verbs_context {
+            sz: size_of::<sys::verbs_context>(),
+            query_port: Some(query_port),
+            query_device_ex: Some(query_device_ex),
+            ..Default::default()
+        };
         if extended {
             verbs.create_qp_ex = Some(crate::cold::create_qp_ex);
         }

@@ -10,7 +10,7 @@ use std::ffi::c_int;
 
 use ibv_sys as sys;
 
-use crate::cold::{make, zeroed};
+use crate::cold::make;
 use crate::path::post_receives;
 use crate::record::Kind;
 use crate::universe::{Body, New, Object, misuse, with};
@@ -31,12 +31,9 @@ unsafe extern "C" fn ibv_create_srq(
     // SAFETY: the caller's struct.
     let init = unsafe { &mut *init };
     make(VERB, (Kind::Pd, pd.addr()), |universe, hca, at| {
-        // SAFETY: a C struct.
-        let mut srq: sys::ibv_srq = unsafe { zeroed() };
         // SAFETY: alive, since it was found.
-        srq.context = unsafe { (*pd).context };
-        srq.pd = pd;
-        srq.srq_context = init.srq_context;
+        let context = unsafe { (*pd).context };
+        let srq = sys::ibv_srq { context, pd, srq_context: init.srq_context, ..Default::default() };
         init.attr.max_wr = (universe.record(hca).config.grant_srq)(init.attr.max_wr);
         let body = Body::Srq(init.attr);
         let new = New { kind: Kind::Srq, context: at, parents: vec![pd.addr()], body };

@@ -156,7 +156,7 @@ fn vm(pid: i32, own: u64, far: u64, len: u64, out: bool) -> bool {
         let l = libc::iovec { iov_base: ptr(own + done), iov_len: n };
         let r = libc::iovec { iov_base: ptr(far + done), iov_len: n };
         // SAFETY: the kernel checks both address ranges itself and fails with EFAULT; the own range is registered
-        // memory (module comment).
+        // memory (module comment), or a buffer of the caller's.
         let k = unsafe {
             if out {
                 libc::process_vm_writev(pid, &raw const l, 1, &raw const r, 1, 0)
