@@ -25,8 +25,8 @@ pub struct Options {
 
 const OPTIONS: &str = "
   NAME...        only the rows whose name contains one of them
-  --pairs N      how often each row is measured beside C's program, at most (default 15)
-  --time MS      how long a run takes, as far as it can be foreseen (default 100)
+  --pairs N      how often each row is measured beside C's program, at most (default 100)
+  --time MS      how long a run takes, as far as it can be foreseen (default 50)
   --total S      how long all rows together may take: they get fewer pairs for it, but 3 (default: see above)
   --json         the results as lines of JSON
 
@@ -36,8 +36,8 @@ is the software HCA, whose times say nothing about hardware.";
 impl Options {
     /// None if help was wanted, and printed.
     pub(crate) fn parse(about: &str, total: Duration) -> Result<Option<Self>> {
-        let time = Duration::from_millis(100);
-        let mut options = Self { json: false, pairs: 15, time, total, names: Vec::new() };
+        let time = Duration::from_millis(50);
+        let mut options = Self { json: false, pairs: 100, time, total, names: Vec::new() };
         let mut parser = lexopt::Parser::from_env();
         while let Some(argument) = parser.next()? {
             match argument {

@@ -72,6 +72,20 @@ impl Series {
         self.histogram.value_at_percentile(percent) as f64 / UNIT
     }
 
+    /// The mean of the middle half, in microseconds: what is typical, also of two kinds of which each is about a half.
+    pub fn middle(&self) -> f64 {
+        let samples = self.samples();
+        let (first, last) = (samples / 4, samples - samples / 4);
+        let (mut before, mut sum) = (0, 0.0);
+        for value in self.histogram.iter_recorded() {
+            let after = before + value.count_at_value();
+            let count = after.min(last).saturating_sub(before.max(first));
+            sum += count as f64 * value.value_iterated_to() as f64;
+            before = after;
+        }
+        sum / (last - first) as f64 / UNIT
+    }
+
     /// How many.
     pub fn samples(&self) -> u64 {
         self.histogram.len()
@@ -116,9 +130,22 @@ mod tests {
         assert!((series.at(50.0) - 4.0005).abs() < 1e-3);
         assert!((series.at(100.0) - 1000.0).abs() < 0.1);
         assert_eq!(series.computed(), Some(3.5));
+        // of three the one at each end counts, as there is no quarter of them
+        assert!((series.middle() - 335.333_5).abs() < 0.1, "{}", series.middle());
         let json = series.to_json();
         assert_eq!((json["samples"].as_u64(), json["p99"].is_null()), (Some(3), true));
         assert!(Series::read("64 3 1 2 3\n", 1000.0).is_err());
+    }
+
+    #[test]
+    fn the_middle_half_is_between_two_kinds() {
+        let of = |few: u64| {
+            let lines = (0..100).map(|n| format!("{n}, {}\n", if n < few { 1000 } else { 2000 }));
+            Series::read(&lines.collect::<String>(), 1000.0).unwrap().middle()
+        };
+        for (few, middle) in [(0, 2.0), (25, 2.0), (49, 1.52), (51, 1.48), (75, 1.0), (100, 1.0)] {
+            assert!((of(few) - middle).abs() < 1e-3, "{few}: {}", of(few));
+        }
     }
 
     #[test]

@@ -47,8 +47,8 @@ their parts of BENCHMARKS.md, too; the others stay as they are.
   --device DEVICE   for latency and bandwidth. soft: the software HCA; rxe: Soft-RoCE in a virtual machine; else a device of this
                     machine (default: IBV_DEVICE if set, else soft)
                     With IBV_VM_ACCEL=icount, that machine has one processor, whose clock counts its instructions: ratios
-                    are then of what programs and kernel compute, and the same each time. Ask for rows that sleep there:
-                    `-- events`; who polls waits for the scheduler
+                    are then of what programs and kernel compute, and the same each time. Who polls a completion queue in vain
+                    hands the processor over there; rows that poll memory or a socket are left out
   -- OPTION...      for them: those of `cargo bench --bench latency`, such as --pairs 3";
 
 /// Where a report's data are: `ibv-bench` in Cargo's folder, which `program` is in.

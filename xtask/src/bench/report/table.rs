@@ -198,8 +198,9 @@ pub(super) fn latency(place: &Place) -> Option<Table> {
         }
     }
     let note = "Microseconds: half a round trip of SEND, WRITE and TCP, a whole one of the others. `computed` is what the \
-                processors of both sides did for a round trip. The ratio is the median of pairs of medians, with the \
-                interval that it is in with 95 % certainty (of fewer than six pairs: their extremes).";
+                processors of both sides did for a round trip. The ratio is the median of those \
+                of pairs of runs, each of which counts with the mean of its middle half, with the interval that it is in with \
+                95 % certainty (of fewer than six pairs: their extremes).";
     let columns = ["", "p50", "p90", "p99", "p99.9", "p99.99", "computed", "ours / C"];
     let table = Table::new(format!("Latency: {}", place.name), note, &columns, rows, &place.rows)?;
     Some(Table { conclusion: Some(conclusions(&place.rows)), ..table })
