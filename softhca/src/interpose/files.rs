@@ -105,8 +105,10 @@ pub(super) fn open_node(tree: &Tree, i: u32, flags: c_int) -> c_int {
             libc::write(fd, text.as_ptr().cast(), text.len());
             libc::lseek(fd, 0, libc::SEEK_SET);
         }
-    } else {
-        fds::set(fd, Kind::Sysfs(i));
+    } else if !fds::set(fd, Kind::Sysfs(i)) {
+        // SAFETY: the new descriptor.
+        unsafe { real::close(fd) };
+        return fail(libc::EMFILE);
     }
     fd
 }
