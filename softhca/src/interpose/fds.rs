@@ -90,6 +90,17 @@ pub(crate) fn forget() {
     EPOCH.fetch_add(1, Ordering::AcqRel);
 }
 
+/// All descriptors of the process; without `/proc`, all numbers that may be some.
+pub(crate) fn all() -> Vec<RawFd> {
+    let number = |entry: std::fs::DirEntry| entry.file_name().to_str()?.parse().ok();
+    let listed = std::fs::read_dir("/proc/self/fd").map(|all| all.flatten().filter_map(number).collect());
+    listed.unwrap_or_else(|_| {
+        // SAFETY: no arguments but a constant.
+        let most = unsafe { libc::sysconf(libc::_SC_OPEN_MAX) };
+        (0..i32::try_from(most).unwrap_or(i32::MAX).min(i32::try_from(MAX_FD).unwrap_or(i32::MAX))).collect()
+    })
+}
+
 /// Whether any descriptor is `kind`.
 pub(crate) fn any(kind: Kind) -> bool {
     let v = kind.pack();

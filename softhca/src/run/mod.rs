@@ -83,7 +83,7 @@ pub(crate) fn closing(fd: c_int, kind: Kind) {
             model::with(|m| {
                 let Some(inode) = m.contexts.get(ctx).map(|c| c.inode) else { return };
                 // A duplicate that no call has come by yet keeps the context alive.
-                let alive = (0..1024).find(|f| *f != fd && inode_of(*f) == Some(inode));
+                let alive = fds::all().into_iter().find(|f| *f != fd && inode_of(*f) == Some(inode));
                 match alive {
                     Some(f) => {
                         fds::set(f, kind);

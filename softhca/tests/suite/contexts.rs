@@ -74,6 +74,30 @@ fn a_context_can_be_imported_and_outlives_its_opener() {
     assert_eq!(hca.take_violations().0, 0);
 }
 
+/// A duplicate that no call has come by, whatever its number.
+#[test]
+fn a_context_lives_as_long_as_a_duplicate_of_its_descriptor() {
+    const HIGH: i32 = 1500;
+    let (_g, hca) = start();
+    let d = Dev::open(0);
+    // SAFETY: room for the limit, and an open descriptor; the first context is not used after it was closed.
+    unsafe {
+        let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        assert_eq!(libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit), 0);
+        let raised = libc::rlimit { rlim_cur: limit.rlim_max, ..limit };
+        assert_eq!(libc::setrlimit(libc::RLIMIT_NOFILE, &raw const raised), 0);
+        let fd = libc::fcntl((*d.ctx).cmd_fd, libc::F_DUPFD_CLOEXEC, HIGH);
+        assert!(fd >= HIGH, "errno {}", errno());
+        d.close();
+        assert_eq!(hca.objects().contexts, 1);
+        let ctx = ibv_import_device(fd);
+        assert!(!ctx.is_null(), "errno {}", errno());
+        assert_eq!(ibv_close_device(ctx), 0);
+        assert_eq!(libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit), 0);
+    }
+    assert_eq!(hca.objects().contexts, 0);
+}
+
 #[test]
 fn a_closed_context_leaves_nothing_and_its_keys_are_dead() {
     let (_g, hca) = start();
