@@ -88,6 +88,13 @@ fn a_list_is_started_and_completed_once() {
     qp.post_list(&[send(data).id(1), send(data).id(2).signaled()]).unwrap();
     let element = SetSge(sge(&mr, 0, 8));
     let (first, last) = (WrCall::Send { id: 1, flags: 0 }, WrCall::Send { id: 2, flags: IBV_SEND_SIGNALED });
+    expect(&[Start, first, element.clone(), last, element.clone(), Complete]);
+
+    // some of which have immediate data
+    let (to, remote) = (REMOTE.slice(..8).unwrap(), Remote { addr: REMOTE.addr, rkey: REMOTE.rkey });
+    qp.post_list(&[write_imm(data, to, None).id(1), write_imm(data, to, Some(IMM)).id(2)]).unwrap();
+    let first = WrCall::Write { id: 1, flags: 0, to: remote };
+    let last = WrCall::WriteImm { id: 2, flags: 0, to: remote, imm: WIRE };
     expect(&[Start, first, element.clone(), last, element, Complete]);
 }
 

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use ibv::fields::{ByteLen, HasGrh, Imm, InvalidatedRkey, QpNum, SrcQp, Timestamp, WallClock};
+use ibv::fields::{ByteLen, HasGrh, Imm, InvalidatedRkey, QpNum, SrcQp, Timestamp, WallClock, WrId};
 use ibv::{
     AddressHandle, AddressVector, Arm, CompletionChannel, CompletionQueue, Empty, Error, Extended,
-    ExtendedCompletion, GRH_LEN, Grh, Inline, Poller, QueuePair, Rc, RemoteAccess, Type2, Ud, UdInitAttr,
-    WcFields, WcOpcode, WcStatus, bind_mw, read, recv, send, send_imm, send_inv, write, write_imm,
+    ExtendedCompletion, GRH_LEN, Grh, Inline, PollSuccessesError, Poller, QueuePair, Rc, RemoteAccess, Type2,
+    Ud, UdInitAttr, WcFields, WcOpcode, WcStatus, bind_mw, read, recv, send, send_imm, send_inv, write,
+    write_imm,
 };
 
 use crate::rig::{
@@ -155,6 +156,42 @@ fn errors_and_flushes_say_why() {
             assert_eq!((wc.id(), wc.status()), (id, WcStatus::WR_FLUSH_ERR));
         }
         drop(b.into_error().unwrap());
+    });
+}
+
+#[test]
+fn successes_come_up_to_a_failure() {
+    type Fields = (WrId, WcOpcode, ByteLen);
+    scenario(|rig| {
+        let (parts, cq) = (rig.parts(), queue::<Fields>(rig));
+        let (to, far) = (parts.zeros(64), parts.open(64));
+        let [a, b] = pair(&parts, &cq, &cq);
+        let mut poller = Poller::<Fields>::new(&cq).unwrap();
+        let mut closed = far.remote_region();
+        closed.rkey ^= 0x55;
+        for id in 1..=3 {
+            b.post_recv(recv(to.slice(..).unwrap()).id(10 + id)).unwrap();
+            a.post(send(Inline(&[1; 9])).signaled().id(id)).unwrap();
+        }
+        a.post(write(Inline(&[1]), closed.slice(..1).unwrap()).id(4)).unwrap();
+        a.post(send(Empty).id(5)).unwrap();
+        let mut done = [(WrId(0), WcOpcode::SEND, ByteLen(None)); 16];
+        let mut failed = Vec::new();
+        let mut found = gather(8, |_| match poller.poll_successes(&mut done) {
+            Ok(done) => done.to_vec(),
+            Err(PollSuccessesError::Completion(failure)) => {
+                failed.push((failure.id, failure.status));
+                vec![(WrId(failure.id), WcOpcode::SEND, ByteLen(None))]
+            }
+            Err(error) => panic!("{error}"),
+        });
+        assert_eq!(failed, [(4, WcStatus::REM_ACCESS_ERR), (5, WcStatus::WR_FLUSH_ERR)]);
+        found.sort_unstable_by_key(|(id, ..)| id.0);
+        let sent = |id| (WrId(id), WcOpcode::SEND, ByteLen(None));
+        let received = |id| (WrId(id), WcOpcode::RECV, ByteLen(Some(9)));
+        let all = [1, 2, 3, 4, 5].map(sent).into_iter().chain([11, 12, 13].map(received));
+        assert!(found.iter().copied().eq(all), "{found:?}");
+        assert_eq!(poller.poll_successes(&mut done).unwrap(), []);
     });
 }
 
