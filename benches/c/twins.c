@@ -301,22 +301,27 @@ int c_recv_list_16(struct ibv_qp *qp, const struct ibv_sge *data, uint64_t opera
 	return 0;
 }
 
-int c_wr_write(struct ibv_qp_ex *qp, const struct ibv_sge *data, const struct remote *to, uint64_t operations)
-{
-	for (uint64_t id = 0; id < operations; id++) {
-		OPAQUE(qp);
-		OPAQUE(data);
-		OPAQUE(to);
-		ibv_wr_start(qp);
-		qp->wr_id = id;
-		qp->wr_flags = IBV_SEND_SIGNALED;
-		ibv_wr_rdma_write(qp, to->rkey, to->addr);
-		ibv_wr_set_sge(qp, data->lkey, data->addr, data->length);
-		if (ibv_wr_complete(qp))
-			return -1;
+#define WR_WRITE(name)                                                                                        \
+	int name(struct ibv_qp_ex *qp, const struct ibv_sge *data, const struct remote *to, uint64_t operations) \
+	{                                                                                                     \
+		for (uint64_t id = 0; id < operations; id++) {                                                \
+			OPAQUE(qp);                                                                           \
+			OPAQUE(data);                                                                         \
+			OPAQUE(to);                                                                           \
+			ibv_wr_start(qp);                                                                     \
+			qp->wr_id = id;                                                                       \
+			qp->wr_flags = IBV_SEND_SIGNALED;                                                     \
+			ibv_wr_rdma_write(qp, to->rkey, to->addr);                                            \
+			ibv_wr_set_sge(qp, data->lkey, data->addr, data->length);                             \
+			if (ibv_wr_complete(qp))                                                              \
+				return -1;                                                                    \
+		}                                                                                             \
+		return 0;                                                                                     \
 	}
-	return 0;
-}
+
+WR_WRITE(c_wr_write)
+/* The same, beside data by value. */
+WR_WRITE(c_wr_write_value)
 
 int c_wr_send_inline(struct ibv_qp_ex *qp, const void *data, size_t length, uint64_t operations)
 {

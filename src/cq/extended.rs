@@ -306,8 +306,8 @@ impl<'a, F: WcFields> Poller<'a, F> {
         if count > self.run.get() {
             return self.go_on_in_runs(wcs);
         }
-        // SAFETY: after start, at a success; the queue has the readers of `W`, which `new` has checked. Each that was found
-        // has its place.
+        // SAFETY: after start, at a success; the queue has the readers of `W`: those of all queues, or those that `new` has
+        // checked. Each that was found has its place.
         unsafe {
             first.succeed(ex);
             let found = self.finish(ex, wcs, 1);
@@ -320,7 +320,8 @@ impl<'a, F: WcFields> Poller<'a, F> {
     #[inline(always)]
     fn start(&mut self) -> c_int {
         let mut attr = sys::ibv_poll_cq_attr { comp_mask: 0 };
-        // SAFETY: the queue is alive, and no run of it under way, since this is its poller.
+        // SAFETY: the queue is alive, and no run of it under way, since this is its poller; or it is the dead one, which looks
+        // at nothing.
         unsafe { sys::ibv_start_poll(self.ex.as_ptr(), &raw mut attr) }
     }
 
@@ -349,7 +350,7 @@ impl<'a, F: WcFields> Poller<'a, F> {
             let result = unsafe { sys::ibv_next_poll(ex) };
             // SAFETY: alive.
             if has_come_to_success(result, unsafe { (*ex).status }) {
-                // SAFETY: at a success; the queue has the readers of `W`, which `new` has checked; in bounds, as just looked.
+                // SAFETY: at a success; the queue has the readers of `W`, as in `fill`; in bounds, as just looked.
                 unsafe { wcs.get_unchecked_mut(found).succeed(ex) };
             } else if result == libc::ENOENT {
                 break;
@@ -433,7 +434,7 @@ impl<'a, F: WcFields> Poller<'a, F> {
                 // SAFETY: after start.
                 unsafe { sys::ibv_end_poll(ex) };
                 if found == 0 {
-                    first.fail(failure)?;
+                    return first.fail(failure).map(|()| &[] as &[W]);
                 }
                 self.halt(Halt::Failure(failure));
                 break;

@@ -77,7 +77,7 @@ impl CqeAt {
     pub(super) unsafe fn fill(self, words: [u64; 8]) {
         let [first @ .., last] = words;
         let word = |at: usize| {
-            // SAFETY: as above.
+            // SAFETY: of the eight words of an entry, which is there as long as its ring.
             unsafe { self.0.add(at * 8).cast::<AtomicU64>().as_ref() }
         };
         first.into_iter().enumerate().for_each(|(at, value)| word(at).store(value, Ordering::Relaxed));

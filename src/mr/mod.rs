@@ -8,8 +8,8 @@
 
 #![expect(unsafe_code, reason = "the Safety section above")]
 
-mod access;
 mod buffer;
+mod cpu;
 mod remote;
 mod slice;
 

@@ -93,7 +93,7 @@ macro_rules! request {
         $(#[$meta])*
         #[derive(Clone, Copy, Debug)]
         #[must_use = "a request does nothing until it is posted"]
-        // the data first: beside a field that is often left undefined, the compiler moves both through memory
+        // the data first: beside an `Option<u32>` that is often left undefined, the compiler moves both through memory
         #[repr(C)]
         pub struct $name<$($g $(= $default)?),*> {
             $($field: $type,)*

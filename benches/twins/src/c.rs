@@ -88,6 +88,12 @@ unsafe extern "C" {
         to: *const Remote,
         operations: u64,
     ) -> c_int;
+    pub(crate) fn c_wr_write_value(
+        qp: *mut ibv_qp_ex,
+        data: *const ibv_sge,
+        to: *const Remote,
+        operations: u64,
+    ) -> c_int;
     pub(crate) fn c_wr_send_inline(
         qp: *mut ibv_qp_ex,
         data: *const c_void,

@@ -120,7 +120,7 @@ pub fn with_rows<U: Use>(provider: Provider<'_>, then: U) -> Result<U::Result, E
     let basic = connect_to_itself(&ctx, sized(pd.create_qp::<Rc>(&cq, &cq)).build()?)?;
     let of_polled = connect_to_itself(&ctx, sized(pd.create_qp::<Rc>(&polled[0], &polled[0])).build()?)?;
     let make_extended = || connect_to_itself(&ctx, sized(pd.create_qp::<Rc>(&cq, &cq).extended()).build()?);
-    let extended = [make_extended()?, make_extended()?, make_extended()?];
+    let extended = [make_extended()?, make_extended()?, make_extended()?, make_extended()?];
     let datagrams = sized(pd.create_qp::<Ud>(&cq, &cq)).build()?.init(UdInitAttr::new(1, 2))?.activate(0)?;
 
     let data = mr.slice(..64)?;
@@ -147,8 +147,8 @@ pub fn with_rows<U: Use>(provider: Provider<'_>, then: U) -> Result<U::Result, E
     // SAFETY: the request and its element live until the end of this function.
     unsafe { c::c_prepare_write(kept, &raw mut kept_sge, c_to) };
     let (qp, ud) = (basic.as_ptr(), datagrams.as_ptr());
-    let [qp_ex, qp_ex_inline, qp_ex_list] = extended.each_ref().map(|qp| qp.as_ptr().cast());
-    let [mut extended, extended_inline, mut extended_list] = extended;
+    let [qp_ex, qp_ex_value, qp_ex_inline, qp_ex_list] = extended.each_ref().map(|qp| qp.as_ptr().cast());
+    let [mut extended, mut extended_value, extended_inline, mut extended_list] = extended;
     // it is asked to receive what it sent
     let extended_inline = RefCell::new(extended_inline);
     let (ud_number, ud_key) = (datagrams.qp_num(), 2);
@@ -332,6 +332,13 @@ pub fn with_rows<U: Use>(provider: Provider<'_>, then: U) -> Result<U::Result, E
         done,
         |n| ours_wr_write(&mut extended, &data, &to, n),
         c_wr_write(qp_ex, sge, c_to, n) == 0
+    );
+    row!(
+        wr_write_value / 1,
+        NOTHING,
+        done,
+        |n| ours_wr_write_value(&mut extended_value, &data, &to, n),
+        c_wr_write_value(qp_ex_value, sge, c_to, n) == 0
     );
     row!(
         wr_send_inline / 1,

@@ -113,6 +113,14 @@ shells! {
         |id| qp.post(write(data, *to).id(id).signaled())
     }
 
+    fn ours_wr_write_value<'a>(
+        qp: &mut QueuePair<'a, Rc, Rts, Extended>,
+        data: &MrSlice<'a>,
+        to: &RemoteSlice,
+    ) -> bool {
+        |id| qp.post(write(*data, *to).id(id).signaled())
+    }
+
     fn ours_wr_send_inline<'a>(qp: &mut QueuePair<'a, Rc, Rts, Extended>, data: &u8, len: usize) -> bool {
         // SAFETY: the caller's bytes.
         |id| qp.post(send(Inline(unsafe { std::slice::from_raw_parts(data, len) })).id(id).signaled())

@@ -28,6 +28,8 @@ struct Objects {
     recvs: Arc<BasicCompletionQueue>,
     extended_sends: Arc<ExtendedCompletionQueue>,
     extended_recvs: Arc<ExtendedCompletionQueue>,
+    /// What is sent inline.
+    bytes: &'static [u8],
     /// What a list's requests are made of.
     requests: [Request; 16],
     /// Which of the queue pairs the row is about.
@@ -46,9 +48,9 @@ struct Request {
 
 /// Posts a request each on `$qp`, with `$setup` after `construct_wr`.
 macro_rules! post {
-    ($self:ident, $qp:ident, $requests:expr, $flags:expr, |$wr:ident, $mr:ident| $setup:expr) => {
+    ($self:ident, $qp:ident, $requests:expr, $flags:expr, |$wr:ident, $field:ident| $setup:expr) => {
         repeat($requests, |id| {
-            let Self { $qp: qp, mr: $mr, .. } = opaque_mut($self);
+            let Self { $qp: qp, $field, .. } = opaque_mut($self);
             let mut guard = qp.start_post_send();
             let $wr = guard.construct_wr(id, $flags);
             $setup;
@@ -81,7 +83,7 @@ macro_rules! polls {
             if let Ok(mut poller) = opaque(&*$cq).start_poll() {
                 for _ in 0..$room {
                     let Some(wc) = poller.next() else { break };
-                    assert_eq!(wc.status(), 0);
+                    assert!(wc.status() == 0);
                     *sum += wc.wr_id();
                 }
             }
@@ -94,13 +96,6 @@ macro_rules! polls {
 fn address(mr: &MemoryRegion, at: usize) -> u64 {
     // the region's own memory
     mr.get_ptr() as u64 + at as u64
-}
-
-impl Objects {
-    fn bytes(&self) -> &'static [u8] {
-        // SAFETY: the memory is never freed, and nobody writes to its beginning.
-        unsafe { std::slice::from_raw_parts(self.mr.get_ptr() as *const u8, INLINE) }
-    }
 }
 
 const SIGNALED: WorkRequestFlags = WorkRequestFlags::Signaled;
@@ -121,13 +116,12 @@ impl Peer for Objects {
             ("wr_send_inline", 1),
             ("wr_write_list_16", 16),
             ("poll_ex_1", 1),
-            ("poll_ex_16", 16),
+            ("poll_ex_ids_16", 16),
             ("poll_ex_empty", 1),
         ]
     }
 
     fn run(&mut self, row: &str, operations: u64) {
-        let bytes = self.bytes();
         let inlined = WorkRequestFlags::Signaled | WorkRequestFlags::Inline;
         match row {
             // SAFETY: nobody looks at the memory; so for all of them.
@@ -139,7 +133,7 @@ impl Peer for Objects {
                 );
             }),
             "post_send" => self.send(operations),
-            "post_send_inline" => post!(self, basic, operations, inlined, |wr, _mr| {
+            "post_send_inline" => post!(self, basic, operations, inlined, |wr, bytes| {
                 wr.setup_send().setup_inline_data(bytes);
             }),
             "write_list_16" => post_list!(self, basic, operations),
@@ -167,7 +161,7 @@ impl Peer for Objects {
                     LENGTH as u32,
                 );
             }),
-            "wr_send_inline" => post!(self, extended, operations, inlined, |wr, _mr| {
+            "wr_send_inline" => post!(self, extended, operations, inlined, |wr, bytes| {
                 wr.setup_send().setup_inline_data(bytes);
             }),
             "wr_write_list_16" => repeat(operations, |_| {
@@ -181,7 +175,7 @@ impl Peer for Objects {
                 guard.post().expect("a list");
             }),
             "poll_ex_1" => polls!(self.extended_sends, operations, 1, 1),
-            "poll_ex_16" => polls!(self.extended_sends, operations, 16, 16),
+            "poll_ex_ids_16" => polls!(self.extended_sends, operations, 16, 16),
             "poll_ex_empty" => polls!(self.extended_sends, operations, 0, 32),
             _ => unreachable!(),
         }
@@ -303,6 +297,7 @@ fn open(row: &str) -> Box<dyn Peer> {
         recvs,
         extended_sends,
         extended_recvs,
+        bytes: &[7; INLINE],
         requests,
         is_extended,
     })

@@ -14,6 +14,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{ExitCode, Stdio};
 
+pub(super) use self::rows::about;
 use self::rows::{Group, PAIRS, Pair};
 use self::table::{Table, compiler};
 use super::assembly::{self, Program};

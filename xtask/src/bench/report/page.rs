@@ -35,7 +35,7 @@ pub(super) fn page(data: &Data, machine: &Machine) -> String {
             html += &format!(
                 "<details><summary>{}: the numbers</summary>\n<p class=\"soft\">{}</p>\n{}</details>\n",
                 escape(&table.title),
-                escape(table.note),
+                escape(&table.note),
                 table.to_html()
             );
         }

@@ -1,7 +1,10 @@
 //! Tables: once for the page, once for the Markdown.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 
+use super::super::counts;
+use super::super::peers::{ALLOWANCE, COPIES};
 use super::chart::escape;
 use super::data::{Data, Place, Row, Rows, Verdict};
 
@@ -10,7 +13,7 @@ use super::data::{Data, Place, Row, Rows, Verdict};
 pub(super) struct Table {
     pub(super) title: String,
     /// How it is to be read.
-    pub(super) note: &'static str,
+    pub(super) note: Cow<'static, str>,
     /// What follows from it, if it is to be said in words.
     pub(super) conclusion: Option<String>,
     /// When.
@@ -50,12 +53,13 @@ impl Table {
 
     fn new(
         title: String,
-        note: &'static str,
+        note: impl Into<Cow<'static, str>>,
         columns: &[&'static str],
         rows: Vec<Vec<String>>,
         of: &Rows,
     ) -> Option<Self> {
         let (conclusion, measured, columns) = (None, of.measured.clone(), columns.to_vec());
+        let note = note.into();
         (!rows.is_empty()).then_some(Self { title, note, conclusion, measured, columns, rows })
     }
 }
@@ -90,36 +94,10 @@ pub(super) fn counts(data: &Data) -> Vec<Table> {
             let conclusion = bars(&rows);
             let cells = rows.into_iter().map(cells).collect();
             let title = format!("Instructions, {}", title(&group));
-            let table = Table::new(title, about(&group), &columns, cells, &data.counts)?;
+            let table = Table::new(title, counts::about(&group), &columns, cells, &data.counts)?;
             Some(Table { conclusion: Some(conclusion), ..table })
         })
         .collect()
-}
-
-/// How a group of counts is to be read, with the reasons of its bars.
-fn about(group: &str) -> &'static str {
-    match group {
-        "null" => {
-            "Of a request or a completion, exact; the provider's own are left out. The bar is what a row may have: of a \
-             single post 6 more than C, for the checks of bounds and of what the queue pair was made for; of a prepared \
-             one and an empty poll 4; of lists and polls that find something none, but 5 of an extended queue, whose completions are \
-             copied out (24 with their fields). `wr_write` may have 8: its target is \
-             kept in registers over `ibv_wr_start`, because no code of the user's runs between that and \
-             `ibv_wr_complete`; each request of its list 3, for the check against the peer's slice."
-        }
-        "libmlx5" => {
-            "Of a request or a completion, exact; with libmlx5's. The bar of a post is 10 more than C and at most 3 % \
-             more, of a completion 4 and 4 % (of an extended queue 5, with fields a fifth). `register` and `create_qp` \
-             may have a tenth more than libibverbs' own: what was asked for is checked, and parents are kept, \
-             around calls that take the kernel microseconds."
-        }
-        _ => {
-            "Of a request or a completion, exact. The bar is a part of C's: 0.25 of a post, 0.22 of an inline one, 0.30 of a \
-             list, 0.40 of receives, 0.35 of a completion, 0.45 of one with data, 0.20 of an empty poll; of a shared \
-             receive queue, whose chain is to be kept too, 0.55 to 0.65. The floor is an estimate of the least \
-             that the work takes with stores of 16 bytes."
-        }
-    }
 }
 
 /// Other crates.
@@ -131,8 +109,13 @@ pub(super) fn peers(data: &Data) -> Option<Table> {
         vec![row.name(), who, number(row.number("instructions"), 1), number(row.number("allocations"), 1)]
     };
     let rows = data.peers.iter().map(cells).collect();
-    let note = "The same loops through other crates, and ours, in one harness (`benches/peers`) and through the same libmlx5. C's \
-                are counted of its own program, and its allocations not.";
+    let note = format!(
+        "The same loops through other crates, and ours, in one harness (`benches/peers`) and through the same libmlx5. C's are \
+         counted of its own program, and its allocations not. Ours may have {ALLOWANCE} instructions more than the best of the \
+         others: as many are the check of a request against the peer's slice or the room for inline data, which they lack, and \
+         how a loop looks at what it was given; {COPIES} where ids are copied out of an extended queue, which others keep \
+         locked while the program looks at them."
+    );
     let columns = ["", "crate", "instructions", "allocations"];
     Table::new("Other crates".into(), note, &columns, rows, &data.peers)
 }
