@@ -117,7 +117,7 @@ fn the_extended_backend_has_their_calls() {
     qp.post(bind_mw(&mut window, &mr, ..8, READ).unwrap().id(1)).unwrap();
     qp.post(local_inv(&mut window).unwrap().id(2).signaled()).unwrap();
     qp.post(send_inv(Empty, 7).id(3)).unwrap();
-    qp.post_list(&[bind_mw(&mut window, &mr, ..8, READ).unwrap()]).unwrap();
+    qp.post(bind_mw(&mut window, &mr, ..8, READ).unwrap()).unwrap();
     let one = |call| [WrCall::Start, call, WrCall::Complete];
     let flags = IBV_SEND_SIGNALED;
     let mut expected = Vec::new();
@@ -127,6 +127,29 @@ fn the_extended_backend_has_their_calls() {
     expected.extend([WrCall::Start, WrCall::SendInv { id: 3, flags: 0, rkey: 7 }, nothing, WrCall::Complete]);
     expected.extend(one(WrCall::BindMw { id: 0, flags: 0, bind: bound(&mr, made_with, 2, 0, 8) }));
     assert_eq!(hca().take_wr_calls(), expected);
+}
+
+/// Soft-RoCE can fail after it has published requests, and takes its machine down if a key is invalidated twice.
+#[test]
+fn what_may_have_been_invalidated_is_not_invalidated_again() {
+    let ctx = open();
+    let (pd, cq) = (ctx.alloc_pd().unwrap(), ctx.create_cq(256).unwrap());
+    let mr = for_windows(&pd);
+    let mut qp = rc_extended(&pd, &cq);
+    let mut window = pd.alloc_mw::<Type2>().unwrap();
+    qp.post(bind_mw(&mut window, &mr, ..8, READ).unwrap()).unwrap();
+    hca().fail("ibv_wr_complete", libc::ENOSPC);
+    assert!(qp.post(local_inv(&mut window).unwrap()).unwrap_err().is_queue_full());
+    hca().fail("ibv_wr_complete", libc::EINVAL);
+    qp.post(local_inv(&mut window).unwrap()).unwrap_err();
+    assert!(matches!(local_inv(&mut window), Err(Error::Invalid { .. })));
+    // and a bind that found the queue full is tried again with the key that the window has
+    hca().fail("ibv_wr_complete", libc::ENOSPC);
+    let refused = bind_mw(&mut window, &mr, ..8, READ).unwrap();
+    qp.post(refused).unwrap_err();
+    assert!(matches!(local_inv(&mut window), Err(Error::Invalid { .. })));
+    qp.post(bind_mw(&mut window, &mr, ..8, READ).unwrap()).unwrap();
+    qp.post(local_inv(&mut window).unwrap()).unwrap();
 }
 
 #[test]

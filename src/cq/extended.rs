@@ -200,8 +200,8 @@ impl<'a, F: WcFields> Poller<'a, F> {
         let cq = cq.into_parent().into_own();
         let state = cq.state();
         if F::READS & !state.readers != 0 {
-            let expected = "the poller's: make the queue by `build_extended::<F>()` with the same `F`";
-            return Err(Error::invalid("what the completion queue can say", "fewer fields", expected));
+            let expected = "make it by `build_extended::<F>()` with the poller's `F`";
+            return Err(Error::invalid("the completion queue", "made for other fields", expected));
         }
         if state.has_poller.swap(true, Ordering::Acquire) {
             return Err(poller_taken());
@@ -265,6 +265,10 @@ impl<'a, F: WcFields> Poller<'a, F> {
     /// room for, up to the first failure: [`poll`](Self::poll) for those to whom a failure is an exception, with nothing to
     /// look at but what was asked for, [`WrId`](crate::fields::WrId) among it.
     ///
+    /// Fewer than `done` has room for need not be all: a failure may come next, which is off the queue, so that it raises no
+    /// event any more and is not taken away when its queue pair is reset or destroyed. Poll until there is nothing before
+    /// waiting for an event, or doing that.
+    ///
     /// # Errors
     ///
     /// [`PollSuccessesError::Completion`] with the next completion, if that failed; it is off the queue then, and the next call
@@ -279,7 +283,7 @@ impl<'a, F: WcFields> Poller<'a, F> {
     /// # let ctx = ibv::Context::open("mlx5_0")?;
     /// let cq = CompletionQueue::builder(&ctx, 128).build_extended::<(WrId, ByteLen)>()?;
     /// let mut poller = Poller::<(WrId, ByteLen)>::new(&cq)?;
-    /// let mut done = [(WrId(0), ByteLen(None)); 16];
+    /// let mut done = [Default::default(); 16];
     /// for (WrId(id), ByteLen(bytes)) in poller.poll_successes(&mut done)? {
     ///     println!("request {id}: {bytes:?} bytes");
     /// }

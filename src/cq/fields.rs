@@ -51,7 +51,7 @@ mod sealed {
 macro_rules! fields {
     ($($(#[$meta:meta])* $name:ident($type:ty) = [$($reads:expr),*], |$raw:ident| $value:expr;)*) => {$(
         $(#[$meta])*
-        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
         pub struct $name(pub $type);
 
         fields!(impl $name = [$($reads),*], |$raw| Self($value));

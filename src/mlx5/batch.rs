@@ -18,7 +18,8 @@ use crate::wr::{PostError, SendRequest};
 /// Requests that stand in the queue already, and reach the device with one doorbell: made by
 /// [`QueuePair::batch`](crate::QueuePair::batch) of a direct queue pair.
 ///
-/// Dropping it without [`submit`](Self::submit) takes them back.
+/// Dropping it without [`submit`](Self::submit) takes them back; if it is forgotten instead (`mem::forget`), they go with what
+/// is posted next.
 #[must_use = "nothing is posted before `submit`"]
 pub struct Batch<'l, 'a, T: Transport> {
     queue: &'l mut SendQueue,
@@ -57,7 +58,8 @@ impl<'l, 'a, T: Transport> Batch<'l, 'a, T> {
     pub(super) fn encode<R: SendRequest<'a, T>>(&mut self, request: &R) -> Result<(), PostError> {
         let written = self.queue.write::<T, R, false>(self.limits, request)?;
         self.last = Some(written.block);
-        request.posted();
+        // SAFETY: it is in the ring.
+        unsafe { request.posted() };
         Ok(())
     }
 

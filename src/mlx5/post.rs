@@ -386,7 +386,8 @@ impl DirectQueues {
         request: &R,
     ) -> Result<(), PostError> {
         self.send.write::<T, R, true>(limits, request)?;
-        request.posted();
+        // SAFETY: it is posted.
+        unsafe { request.posted() };
         Ok(())
     }
 

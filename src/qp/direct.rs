@@ -147,7 +147,7 @@ impl<'a, T: Transport, S: State, V: Delivery> QueuePair<'a, T, S, Direct<V>> {
     pub fn post_list<R>(&mut self, requests: &[R]) -> Result<(), PostError>
     where
         S: CanPostSend,
-        R: SendRequest<'a, T>,
+        R: SendRequest<'a, T> + Copy,
     {
         self.queues.post_list::<T, R>(&self.limits, requests)
     }

@@ -198,10 +198,11 @@ impl<'a, T: Transport, S: State> QueuePair<'a, T, S, Extended> {
         S: CanPostSend,
         R: SendRequest<'a, T>,
     {
-        self.post_list(std::slice::from_ref(&request))
+        self.post_all(std::slice::from_ref(&request))
     }
 
-    /// `ibv_wr_start` … `ibv_wr_complete`—Posts requests of one kind with one doorbell.
+    /// `ibv_wr_start` … `ibv_wr_complete`—Posts requests of one kind with one doorbell. (Those that concern memory windows are
+    /// good for one post: [`post`](Self::post) them.)
     ///
     /// # Errors
     ///
@@ -223,8 +224,13 @@ impl<'a, T: Transport, S: State> QueuePair<'a, T, S, Extended> {
     pub fn post_list<R>(&mut self, requests: &[R]) -> Result<(), PostError>
     where
         S: CanPostSend,
-        R: SendRequest<'a, T>,
+        R: SendRequest<'a, T> + Copy,
     {
+        self.post_all(requests)
+    }
+
+    #[inline(always)]
+    fn post_all<R: SendRequest<'a, T>>(&mut self, requests: &[R]) -> Result<(), PostError> {
         // an `ibv_qp_ex` starts with its `ibv_qp` (`ibv_qp_to_qp_ex` is this cast, checked at creation)
         let qp: NonNull<sys::ibv_qp_ex> = self.qp.cast();
         // SAFETY: `qp` is `core`'s, which `self` holds, and `limits` its own; `build` asked for all operations of `T`

@@ -209,7 +209,8 @@ pub(crate) unsafe fn post_send<'a, T: Transport, R: SendRequest<'a, T>>(
     unsafe { request.encode(Slot { wr: &mut wr, data: OnStack(&mut sge) }) }?;
     // SAFETY: one encoded request, whose elements live until this function returns; the rest by the caller's promise.
     unsafe { post_one_send(qp, wr.as_mut_ptr()) }?;
-    request.posted();
+    // SAFETY: it is posted.
+    unsafe { request.posted() };
     Ok(())
 }
 

@@ -241,7 +241,8 @@ impl<'l, 'a, T: Transport, const S: usize> Batch<'l, 'a, T, S> {
             // SAFETY: just checked.
             unsafe { request.encode(Slot { wr: &mut cell.wr, data: InCell(&mut cell.sges) }) }
         })?;
-        request.posted();
+        // SAFETY: it is in the list.
+        unsafe { request.posted() };
         Ok(())
     }
 

@@ -177,12 +177,13 @@ pub(crate) unsafe fn post_extended<'a, T: Transport, R: SendRequest<'a, T>>(
     }
     // SAFETY: after start.
     let result = unsafe { sys::ibv_wr_complete(qp) };
-    match result {
-        0 => {
-            requests.iter().for_each(SendRequest::posted);
-            Ok(())
+    let outcome = if result == 0 { Ok(()) } else { Err(PostError::device(result, None)) };
+    if !outcome.is_err_and(|error| error.is_queue_full()) {
+        for request in requests {
+            // SAFETY: but for a full queue, a failing complete does not say what became of the requests: rxe can fail after
+            // it has published them.
+            unsafe { request.posted() };
         }
-        // a failing complete does not say what became of the requests: rxe can fail after it has published them
-        errno => Err(PostError::device(errno, None)),
     }
+    outcome
 }

@@ -37,10 +37,14 @@ pub trait SendRequest<'a, T: Transport>: sealed::Request {
     #[doc(hidden)]
     unsafe fn encode<E: Encode>(&self, to: E) -> Result<E::Done, PostError>;
 
-    /// The provider has taken it, or a list that will be given to the provider has.
+    /// The provider has taken it, or may have, or a list that will be given to the provider has.
+    ///
+    /// # Safety
+    ///
+    /// So it is: what may be done with a window hangs on it.
     #[doc(hidden)]
     #[inline(always)]
-    fn posted(&self) {}
+    unsafe fn posted(&self) {}
 }
 
 /// A request that can be [prepared](crate::QueuePair::prepare): what it points to besides regions, an address handle,
@@ -193,6 +197,8 @@ solicited!(Send<D, I>, SendInv<D>, Write<D, I>);
 
 /// `IBV_WR_SEND`—A message into the next receive that the peer posted.
 ///
+/// In a list whose other requests have immediate data, `send_imm(data, None)` is of their type.
+///
 /// On UD it needs a destination, [`.to(..)`](Send::to), and fits one packet.
 ///
 /// # Examples
@@ -247,6 +253,8 @@ pub fn send_inv<D>(data: D, rkey: u32) -> SendInv<D> {
 }
 
 /// `IBV_WR_RDMA_WRITE`—Writes to the peer's memory; the peer notices nothing.
+///
+/// In a list whose other requests have immediate data, `write_imm(data, to, None)` is of their type.
 ///
 /// # Examples
 ///

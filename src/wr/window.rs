@@ -114,7 +114,7 @@ impl<'a, T: Windows, K: ByRequest> SendRequest<'a, T> for BindMw<'_, K> {
     }
 
     #[inline(always)]
-    fn posted(&self) {
+    unsafe fn posted(&self) {
         self.keys.bound(self.bind.rkey);
     }
 }
@@ -204,7 +204,7 @@ impl<'a, T: Windows> SendRequest<'a, T> for LocalInv<'_> {
     }
 
     #[inline(always)]
-    fn posted(&self) {
+    unsafe fn posted(&self) {
         self.keys.invalidated();
     }
 }

@@ -1,4 +1,4 @@
-/* Asks for the files of the device in all ways that there are for that, without and with 64-bit names of the functions.
+/* Asks for the files of the device by each function that knows them, without and with 64-bit names of the functions.
  * Prints "ok". */
 #define _GNU_SOURCE
 #include "end.h"
