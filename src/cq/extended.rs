@@ -261,18 +261,18 @@ impl<'a, F: WcFields> Poller<'a, F> {
         Ok(self.go_on(result, &mut wc)?.first().copied())
     }
 
-    /// `ibv_start_poll` … `ibv_end_poll`—Takes completions that succeeded off the queue, as many as there are and `done` has
-    /// room for, up to the first failure: [`poll`](Self::poll) for those to whom a failure is an exception, with nothing to
-    /// look at but what was asked for, [`WrId`](crate::fields::WrId) among it.
+    /// `ibv_start_poll` … `ibv_end_poll`—Takes completions that succeeded off the queue, as many as there are and `done`
+    /// has room for, up to the first failure: [`poll`](Self::poll) for those to whom a failure is an exception, with
+    /// nothing to look at but what was asked for, [`WrId`](crate::fields::WrId) among it.
     ///
-    /// Fewer than `done` has room for need not be all: a failure may come next, which is off the queue, so that it raises no
-    /// event any more and is not taken away when its queue pair is reset or destroyed. Poll until there is nothing before
-    /// waiting for an event, or doing that.
+    /// Fewer than `done` has room for need not be all: a failure may come next, which is off the queue, so that it
+    /// raises no event any more and is not taken away when its queue pair is reset or destroyed. Poll until there is
+    /// nothing before waiting for an event, or doing that.
     ///
     /// # Errors
     ///
-    /// [`PollSuccessesError::Completion`] with the next completion, if that failed; it is off the queue then, and the next call
-    /// goes on behind it. [`PollSuccessesError::Poll`] as [`poll`](Self::poll).
+    /// [`PollSuccessesError::Completion`] with the next completion, if that failed; it is off the queue then, and the
+    /// next call goes on behind it. [`PollSuccessesError::Poll`] as [`poll`](Self::poll).
     ///
     /// # Examples
     ///
@@ -310,8 +310,8 @@ impl<'a, F: WcFields> Poller<'a, F> {
         if count > self.run.get() {
             return self.go_on_in_runs(wcs);
         }
-        // SAFETY: after start, at a success; the queue has the readers of `W`: those of all queues, or those that `new` has
-        // checked. Each that was found has its place.
+        // SAFETY: after start, at a success; the queue has the readers of `W`: those of all queues, or those that `new`
+        // has checked. Each that was found has its place.
         unsafe {
             first.succeed(ex);
             let found = self.finish(ex, wcs, 1);
@@ -324,8 +324,8 @@ impl<'a, F: WcFields> Poller<'a, F> {
     #[inline(always)]
     fn start(&mut self) -> c_int {
         let mut attr = sys::ibv_poll_cq_attr { comp_mask: 0 };
-        // SAFETY: the queue is alive, and no run of it under way, since this is its poller; or it is the dead one, which looks
-        // at nothing.
+        // SAFETY: the queue is alive, and no run of it under way, since this is its poller; or it is the dead one, which
+        // looks at nothing.
         unsafe { sys::ibv_start_poll(self.ex.as_ptr(), &raw mut attr) }
     }
 
@@ -405,8 +405,8 @@ impl<'a, F: WcFields> Poller<'a, F> {
         found
     }
 
-    /// What comes of a start that was none of the usual two: there is a halt, it failed, found a failure first, found nothing
-    /// while something is left behind, or is to be followed by others.
+    /// What comes of a start that was none of the usual two: there is a halt, it failed, found a failure first, found
+    /// nothing while something is left behind, or is to be followed by others.
     #[cold]
     #[inline(never)]
     fn go_on<'w, W: Record>(&mut self, mut result: c_int, wcs: &'w mut [W]) -> Result<&'w [W], W::Error> {

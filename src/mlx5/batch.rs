@@ -18,8 +18,8 @@ use crate::wr::{PostError, SendRequest};
 /// Requests that stand in the queue already, and reach the device with one doorbell: made by
 /// [`QueuePair::batch`](crate::QueuePair::batch) of a direct queue pair.
 ///
-/// Dropping it without [`submit`](Self::submit) takes them back; if it is forgotten instead (`mem::forget`), they go with what
-/// is posted next.
+/// Dropping it without [`submit`](Self::submit) takes them back; if it is forgotten instead (`mem::forget`), they go
+/// with what is posted next.
 #[must_use = "nothing is posted before `submit`"]
 pub struct Batch<'l, 'a, T: Transport> {
     queue: &'l mut SendQueue,

@@ -174,8 +174,8 @@ impl<'a, T: Transport, S: State> QueuePair<'a, T, S, Basic> {
 impl<'a, T: Transport, S: State> QueuePair<'a, T, S, Extended> {
     /// `ibv_wr_start` … `ibv_wr_complete`—Posts a request.
     ///
-    /// Data that is at hand in memory costs some instructions less by reference (`send(&data)`): it is loaded when it is written
-    /// then, and not kept over `ibv_wr_start`.
+    /// Data that is at hand in memory costs some instructions less by reference (`send(&data)`): it is loaded when it is
+    /// written then, and not kept over `ibv_wr_start`.
     ///
     /// # Errors
     ///
@@ -201,8 +201,8 @@ impl<'a, T: Transport, S: State> QueuePair<'a, T, S, Extended> {
         self.post_all(std::slice::from_ref(&request))
     }
 
-    /// `ibv_wr_start` … `ibv_wr_complete`—Posts requests of one kind with one doorbell. (Those that concern memory windows are
-    /// good for one post: [`post`](Self::post) them.)
+    /// `ibv_wr_start` … `ibv_wr_complete`—Posts requests of one kind with one doorbell. (Those that concern memory windows
+    /// are good for one post: [`post`](Self::post) them.)
     ///
     /// # Errors
     ///

@@ -180,8 +180,8 @@ pub(crate) unsafe fn post_extended<'a, T: Transport, R: SendRequest<'a, T>>(
     let outcome = if result == 0 { Ok(()) } else { Err(PostError::device(result, None)) };
     if !outcome.is_err_and(|error| error.is_queue_full()) {
         for request in requests {
-            // SAFETY: but for a full queue, a failing complete does not say what became of the requests: rxe can fail after
-            // it has published them.
+            // SAFETY: but for a full queue, a failing complete does not say what became of the requests: rxe can fail
+            // after it has published them.
             unsafe { request.posted() };
         }
     }

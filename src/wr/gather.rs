@@ -11,8 +11,8 @@ const MAX_MESSAGE: u64 = 1 << 31;
 /// The room of what goes into no slice of the peer's.
 pub(super) const ANY: u64 = u64::MAX;
 
-/// What a SEND or WRITE takes its bytes from: a [`MrSlice`], an array or slice of them, [`Inline`] bytes, [`Empty`], or a
-/// reference to one of these.
+/// What a SEND or WRITE takes its bytes from: a [`MrSlice`], an array or slice of them, [`Inline`] bytes, [`Empty`], or
+/// a reference to one of these.
 ///
 /// `'a`: regions must live as long as the queue pair.
 #[diagnostic::on_unimplemented(
@@ -31,8 +31,8 @@ pub trait Gather<'a>: sealed::Data {
     fn put<E: Encode>(&self, to: E) -> Result<E::Done, PostError>;
 }
 
-/// What a receive or READ puts its bytes into: a [`MrSlice`], an array or slice of them, [`Empty`], or a reference to one
-/// of these.
+/// What a receive or READ puts its bytes into: a [`MrSlice`], an array or slice of them, [`Empty`], or a reference to
+/// one of these.
 ///
 /// `'a`: regions must live as long as the queue pair.
 #[diagnostic::on_unimplemented(
@@ -132,8 +132,8 @@ impl<'a, const N: usize> Scatter<'a> for [MrSlice<'a>; N] {
 
 impl<D: sealed::Data + ?Sized> sealed::Data for &D {}
 
-/// By reference, fields are loaded when the request is written, and not kept in registers until then: fewer instructions
-/// for requests that are given to `ibv_wr_*` one by one.
+/// By reference, fields are loaded when the request is written, and not kept in registers until then: fewer
+/// instructions for requests that are given to `ibv_wr_*` one by one.
 impl<'a, D: Gather<'a> + ?Sized> Gather<'a> for &D {
     const FLAGS: u32 = D::FLAGS;
 

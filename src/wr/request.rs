@@ -124,8 +124,8 @@ macro_rules! solicited {
     )*};
 }
 
-/// The immediate data of a SEND or WRITE: `()` for none, 32 bits, or perhaps some, for lists in which one request has them
-/// and others have not.
+/// The immediate data of a SEND or WRITE: `()` for none, 32 bits, or perhaps some, for lists in which one request has
+/// them and others have not.
 ///
 /// # Examples
 ///
