@@ -110,9 +110,18 @@ impl From<PollSuccessesError> for Error {
     }
 }
 
+/// What to do without an adapter.
+macro_rules! without_adapter {
+    () => {
+        "without an adapter, `rdma link add rxe0 type rxe netdev NAME` makes a software one, and softhca is one for tests: \
+         started by `softhca::Hca::start` before this, or preloaded (`LD_PRELOAD=libsofthca.so`)"
+    };
+}
+
 fn there_are(names: &[String]) -> String {
     match names {
-        [] => "there is none on this machine (is a driver loaded? see `rdma link`; the project's `softhca` is one in software)".to_owned(),
+        [] => concat!("there is none on this machine: is a driver loaded? (", without_adapter!(), ")")
+            .to_owned(),
         names => format!("there are: {}", names.join(", ")),
     }
 }
@@ -205,10 +214,10 @@ impl VerbError {
             ("ibv_open_device", libc::EACCES | libc::EPERM) => {
                 Some("the user needs read and write access to /dev/infiniband/uverbs*")
             }
-            ("ibv_get_device_list", libc::ENOSYS) => Some(
-                "the kernel has no RDMA support loaded: `modprobe ib_uverbs`; without an adapter, `rdma link add rxe0 \
-                     type rxe netdev NAME` makes a software one",
-            ),
+            ("ibv_get_device_list", libc::ENOSYS) => Some(concat!(
+                "the kernel has no RDMA support loaded: `modprobe ib_uverbs`; ",
+                without_adapter!()
+            )),
             ("ibv_create_ah", libc::EINVAL) => Some(PATH_ADVICE),
             ("ibv_query_port", libc::EINVAL) => Some("ports count from 1 (`DeviceAttr::phys_port_cnt`)"),
             ("ibv_create_ah" | "ibv_modify_qp", libc::ENODATA) => {

@@ -69,11 +69,14 @@ fn devices_are_listed_and_found() {
 fn without_devices_the_error_says_so() {
     hca().configure(|config| config.devices = 0);
     assert!(devices().unwrap().is_empty());
-    let error = Context::open("null0").unwrap_err();
-    assert!(error.to_string().contains("there is none on this machine"), "{error}");
+    let none = Context::open("null0").unwrap_err().to_string();
+    assert!(none.contains("there is none on this machine"), "{none}");
     hca().fail("ibv_get_device_list", libc::ENOSYS);
-    let error = devices().unwrap_err();
-    assert!(error.to_string().contains("modprobe"), "{error}");
+    let unsupported = devices().unwrap_err().to_string();
+    assert!(unsupported.contains("modprobe"), "{unsupported}");
+    for error in [none, unsupported] {
+        assert!(error.contains("rdma link add") && error.contains("softhca::Hca::start"), "{error}");
+    }
 }
 
 #[test]
