@@ -5,7 +5,7 @@
 //! | `builder` | making one |
 //! | `state`, `transport` | its type parameters, and what they allow |
 //! | `attr`, `change`, `transition` | the state machine |
-//! | `post` | posting requests |
+//! | `post` | posting requests; `post_hint`: what the compiler says of those for another backend |
 //! | `direct` | the backend `Direct`: where `mlx5` joins in |
 //! | `dynamic` | the state as a value, for struct fields |
 //! | `core` | the C object |
@@ -24,6 +24,7 @@ mod core;
 mod direct;
 mod dynamic;
 mod post;
+mod post_hint;
 pub mod state;
 mod transition;
 mod transport;

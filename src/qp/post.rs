@@ -201,8 +201,9 @@ impl<'a, T: Transport, S: State> QueuePair<'a, T, S, Extended> {
         self.post_all(std::slice::from_ref(&request))
     }
 
-    /// `ibv_wr_start` … `ibv_wr_complete`—Posts requests of one kind with one doorbell. (Those that concern memory windows
-    /// are good for one post: [`post`](Self::post) them.)
+    /// `ibv_wr_start` … `ibv_wr_complete`—Posts requests of one kind with one doorbell. (For those of which some have
+    /// immediate data, see [`Immediate`](crate::Immediate); those that concern memory windows are good for one post:
+    /// [`post`](Self::post) them.)
     ///
     /// # Errors
     ///
