@@ -11,6 +11,7 @@ use std::ptr::NonNull;
 use std::sync::{Mutex, PoisonError};
 
 use crate::ah::AddressHandle;
+use crate::lock::locked;
 use crate::mr::{Local, MemoryRegion};
 
 /// A place that lends what is put into it for as long as it lives itself.
@@ -56,14 +57,14 @@ impl<T> Arena<T> {
     /// Keeps `item` and lends it.
     pub fn add(&self, item: T) -> &T {
         let item = NonNull::from(Box::leak(Box::new(item)));
-        self.items.lock().unwrap_or_else(PoisonError::into_inner).push(item);
+        locked(&self.items).push(item);
         // SAFETY: alive, at this place, and only lent shared, until the arena is dropped, which `&self` outlives.
         unsafe { item.as_ref() }
     }
 
     /// How many it holds.
     pub fn len(&self) -> usize {
-        self.items.lock().unwrap_or_else(PoisonError::into_inner).len()
+        locked(&self.items).len()
     }
 
     /// Whether it holds none.

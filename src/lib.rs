@@ -140,6 +140,7 @@ mod device;
 mod dma;
 mod error;
 mod id;
+mod lock;
 #[cfg(feature = "mlx5")]
 pub mod mlx5;
 mod mr;

@@ -11,10 +11,11 @@ use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
 use std::ptr::null_mut;
-use std::sync::{Arc, Mutex, Once, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Once, Weak};
 use std::time::{Duration, Instant};
 
 use crate::error::{Result, VerbError};
+use crate::lock::locked;
 use crate::raw::last_error;
 
 /// A descriptor that is made non-blocking, and an epoll instance that is readable when it is: who waits is given that.
@@ -176,7 +177,7 @@ fn watch(epoll: &OwnedFd, fd: c_int) -> Result<()> {
 /// A descriptor that is readable at all times: one for all, as long as it is used.
 fn ready() -> Result<Arc<OwnedFd>> {
     static READY: Mutex<Weak<OwnedFd>> = Mutex::new(Weak::new());
-    let mut shared = READY.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut shared = locked(&READY);
     if let Some(ready) = shared.upgrade() {
         return Ok(ready);
     }

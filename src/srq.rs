@@ -12,13 +12,14 @@ use std::ffi::c_int;
 use std::fmt;
 use std::marker::PhantomData;
 use std::ptr::NonNull;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use ibv_sys as sys;
 
 use crate::cq::{Bare, CompletionQueue, CqKind, Room};
 use crate::error::{CloseError, Error, Refused, Result, VerbError};
 use crate::id::SrqId;
+use crate::lock::locked;
 use crate::parent::Parent;
 use crate::pd::{Posting, ProtectionDomain};
 use crate::qp::{Invariant, PostRecv};
@@ -129,7 +130,7 @@ impl<'a, K: CqKind> SrqCore<'a, K> {
     }
 
     fn takers(&self) -> MutexGuard<'_, Vec<Takers>> {
-        self.takers.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.takers)
     }
 
     /// One more queue pair completes receives on `cq`, whose room that is.

@@ -13,9 +13,10 @@
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError, TryLockError};
+use std::sync::{Mutex, TryLockError};
 
 use crate::error::Result;
+use crate::lock::locked;
 use crate::raw::last_error;
 
 #[derive(Debug, Default)]
@@ -62,7 +63,7 @@ impl Turns {
         fd: c_int,
         read: impl FnOnce() -> Result<Option<T>>,
     ) -> Result<Option<T>> {
-        let mut blocks = self.blocks.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut blocks = locked(&self.blocks);
         // SAFETY: passed on.
         unsafe { change(fd, &mut blocks, true) }?;
         self.asleep.store(true, Ordering::Release);

@@ -9,7 +9,7 @@
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use ibv_sys as sys;
 
@@ -24,6 +24,7 @@ use crate::cq::state::CqState;
 use crate::cq::{Arm, CompletionQueue, CompletionQueueBuilder, Direct, Room};
 use crate::error::{Error, Result};
 use crate::id::CqId;
+use crate::lock::locked;
 use crate::raw::Raw;
 
 /// What the poller and the queue pairs of a completion queue share.
@@ -72,10 +73,6 @@ impl Drop for OwnedCq {
 unsafe impl Send for DirectCq {}
 // SAFETY: as above.
 unsafe impl Sync for DirectCq {}
-
-pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 impl DirectCq {
     /// # Safety

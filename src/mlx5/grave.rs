@@ -13,9 +13,9 @@ use std::sync::{Arc, Mutex};
 
 use ibv_sys as sys;
 
-use super::cq::locked;
 use super::dv::OwnDomain;
 use super::ring::is_before;
+use crate::lock::locked;
 use crate::raw::Raw;
 use crate::srq::OwnedSrq;
 

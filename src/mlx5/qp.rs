@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex};
 use ibv_sys as sys;
 
 use super::bits::{SEGMENT, WQE_BB};
-use super::cq::{DirectCq, locked};
+use super::cq::DirectCq;
 use super::delivery::Delivery;
 use super::dv::{self, OwnDomain, QpParts, QpWanted};
 use super::grave::{Grave, Remains};
@@ -26,6 +26,7 @@ use super::wc::key_of;
 use super::wqe;
 use crate::context::Context;
 use crate::error::{Error, Result};
+use crate::lock::locked;
 use crate::qp::{Leaver, QpCaps, Transport};
 use crate::srq::OwnedSrq;
 
