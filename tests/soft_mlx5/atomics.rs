@@ -27,9 +27,7 @@ fn words_are_compared_and_added_to_the_last_bit() {
     let mr = rig.region(4096);
     for cq in [rig.direct(256), rig.direct_wide(256)] {
         let mut poller = Poller::new(&cq).unwrap();
-        let qp = rig.direct_qp::<Rc>(&cq, &cq);
-        let number = qp.qp_num();
-        let mut qp = rig.up(qp, number);
+        let mut qp = rig.to_itself(rig.direct_qp::<Rc>(&cq, &cq));
         let (word, into) = (mr.remote_region().u64_at(WORD).unwrap(), mr.u64_at(INTO).unwrap().detach());
         let mut random = Random::new(47);
         let (mut hits, mut misses) = (0, 0);

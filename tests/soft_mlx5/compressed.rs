@@ -105,11 +105,7 @@ fn sessions_of_before_are_passed_over_whole() {
     let cq = queue(&rig, false, 1024);
     let mut poller = Poller::new(&cq).unwrap();
     let to = mr.remote_region().slice(..).unwrap();
-    let connect = |qp: super::rig::Qp<Rc, Direct, ibv::state::Reset>| {
-        let number = qp.qp_num();
-        rig.up(qp, number)
-    };
-    let mut qp = connect(rig.direct_qp::<Rc>(&cq, &cq));
+    let mut qp = rig.to_itself(rig.direct_qp::<Rc>(&cq, &cq));
     for round in 0..super::rig::rounds(400, 400) as u64 {
         for _ in 0..round % 3 {
             qp.post_list(&vec![write(Empty, to).signaled().id(u64::MAX); 1 + (round % 60) as usize][..])
@@ -122,9 +118,9 @@ fn sessions_of_before_are_passed_over_whole() {
         }
         qp = if round % 5 == 0 {
             drop(qp);
-            connect(rig.direct_qp::<Rc>(&cq, &cq))
+            rig.to_itself(rig.direct_qp::<Rc>(&cq, &cq))
         } else {
-            connect(qp.reset().unwrap())
+            rig.to_itself(qp.reset().unwrap())
         };
         if round % 2 == 0 {
             continue;
@@ -157,9 +153,7 @@ fn titles_that_lead_round_are_not_followed_for_ever() {
     const TITLE: u8 = 3 << 2;
     let rig = Rig::new();
     let cq = queue(&rig, false, 512);
-    let qp = rig.direct_qp::<Rc>(&cq, &cq);
-    let number = qp.qp_num();
-    let qp = rig.up(qp, number);
+    let qp = rig.to_itself(rig.direct_qp::<Rc>(&cq, &cq));
     let ring = Entries::of(&cq);
     let entries = ring.count();
     for (slot, owner, count) in
@@ -188,9 +182,7 @@ fn a_title_that_makes_no_sense_is_one_entry_to_all() {
         let cq = queue(&rig, false, 512);
         let mut poller = Poller::new(&cq).unwrap();
         let to = mr.remote_region().slice(..).unwrap();
-        let qp = rig.direct_qp::<Rc>(&cq, &cq);
-        let number = qp.qp_num();
-        let mut qp = rig.up(qp, number);
+        let mut qp = rig.to_itself(rig.direct_qp::<Rc>(&cq, &cq));
         qp.post(write(Empty, to).signaled().id(1)).unwrap();
         rig.hca.run_until_idle();
         let ring = Entries::of(&cq);
@@ -199,7 +191,7 @@ fn a_title_that_makes_no_sense_is_one_entry_to_all() {
         ring.put(0, 44, (count as u32).to_be_bytes());
         let [last] = ring.get(0, 63);
         ring.put(0, 63, [last | TITLE]);
-        let mut qp = rig.up(qp.reset().unwrap(), number);
+        let mut qp = rig.to_itself(qp.reset().unwrap());
         for id in 2..5 {
             qp.post(write(Empty, to).signaled().id(id)).unwrap();
             rig.hca.run_until_idle();

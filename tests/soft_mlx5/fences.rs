@@ -59,9 +59,7 @@ fn one_store_fence_for_a_copy_two_for_a_doorbell_no_load_fence_no_lock() {
     let mr = rig.region(8192);
     let cq = rig.direct(1024);
     let mut poller = Poller::new(&cq).unwrap();
-    let qp = rig.direct_qp::<Rc>(&cq, &cq);
-    let number = qp.qp_num();
-    let mut qp = rig.up(qp, number);
+    let mut qp = rig.to_itself(rig.direct_qp::<Rc>(&cq, &cq));
     let (data, to) = (mr.slice(..64).unwrap().detach(), mr.remote_region().slice(4096..).unwrap());
     let request = write(data, to).signaled();
     // the poller meets the queues once

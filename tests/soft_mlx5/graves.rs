@@ -15,8 +15,7 @@ fn qp(
     recv: &Cq<Direct>,
 ) -> Qp<Rc, Direct> {
     let qp = QueuePairBuilder::direct(pd, send, recv).send_depth(8).recv_depth(8).build().unwrap();
-    let number = qp.qp_num();
-    rig.up(qp, number)
+    rig.to_itself(qp)
 }
 
 /// Posts so many requests without data, with ids from `id` on, and has them completed.
@@ -73,8 +72,7 @@ fn one_that_has_completed_nothing_goes_at_once() {
     // without queues on the completion queue where something stands
     let elsewhere = rig.direct(64);
     let idle = QueuePairBuilder::<Rc, _>::direct(&rig.pd, &elsewhere, &cq).recv_depth(0).build().unwrap();
-    let number = idle.qp_num();
-    drop(rig.up(idle, number));
+    drop(rig.to_itself(idle));
     assert_eq!(rig.hca.objects().qps, before);
 }
 
@@ -210,8 +208,7 @@ fn without_a_poller_there_are_no_more_than_the_queue_has_room_for() {
     loop {
         match QueuePairBuilder::<Rc, _>::direct(&rig.pd, &cq, &cq).send_depth(8).recv_depth(8).build() {
             Ok(new) => {
-                let number = new.qp_num();
-                complete(&rig, &mr, &mut rig.up(new, number), 0..1);
+                complete(&rig, &mr, &mut rig.to_itself(new), 0..1);
                 made += 1;
             }
             Err(Error::CqRoom { .. }) => break,

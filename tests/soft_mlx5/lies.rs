@@ -2,20 +2,24 @@
 //! outstanding, against which nothing helps.)
 
 use super::memory::Entries;
-use super::rig::{BLOCKS, INLINE, Rig, drain_direct, rounds};
+use super::rig::{BLOCKS, INLINE, Qp, Rig, drain_direct, rounds};
 use super::shared::{set_wqe, wqe};
 use ibv::mlx5::Poller;
-use ibv::{Empty, Inline, PostError, Rc, recv, send, write};
+use ibv::{Direct, Empty, Inline, MemoryRegion, PostError, Rc, Remote, recv, send, write};
+use std::sync::Arc;
+
+/// A queue pair that is connected to itself, and the entries that the device writes for its poller.
+fn start() -> (Rig, Arc<MemoryRegion<'static, Remote>>, Poller<'static>, Entries, Qp<Rc, Direct>) {
+    let rig = Rig::new();
+    let (mr, cq) = (rig.region(8192), rig.direct(256));
+    let poller = Poller::new(&cq).unwrap();
+    let qp = rig.to_itself(rig.direct_qp::<Rc>(&cq, &cq));
+    (rig, mr, poller, Entries::of(&cq), qp)
+}
 
 #[test]
 fn sends_that_are_not_outstanding_make_no_room() {
-    let rig = Rig::new();
-    let (mr, cq) = (rig.region(8192), rig.direct(256));
-    let mut poller = Poller::new(&cq).unwrap();
-    let entries = Entries::of(&cq);
-    let qp = rig.direct_qp::<Rc>(&cq, &cq);
-    let number = qp.qp_num();
-    let mut qp = rig.up(qp, number);
+    let (rig, mr, mut poller, entries, mut qp) = start();
     let to = mr.remote_region().slice(4096..).unwrap();
     // each block remembers a request of the first lap; those of later ones take four, and three of them go on remembering
     for _ in 0..BLOCKS {
@@ -51,13 +55,7 @@ fn sends_that_are_not_outstanding_make_no_room() {
 
 #[test]
 fn receives_that_are_not_outstanding_make_no_room() {
-    let rig = Rig::new();
-    let (mr, cq) = (rig.region(8192), rig.direct(256));
-    let mut poller = Poller::new(&cq).unwrap();
-    let entries = Entries::of(&cq);
-    let qp = rig.direct_qp::<Rc>(&cq, &cq);
-    let number = qp.qp_num();
-    let mut qp = rig.up(qp, number);
+    let (rig, mr, mut poller, entries, mut qp) = start();
     let into = mr.slice(4096..4160).unwrap().detach();
     let (mut polled, mut right) = (0, 0u16);
     for wrong in [1, 2, 127, 128, 129, 255, 0x7fff, 0x8000, 0x8001, 0xff00, 0xff7f] {

@@ -112,7 +112,16 @@ impl Rig {
             .unwrap()
     }
 
-    /// To INIT, RTR, RTS, connected to that number of the same port.
+    /// To INIT, RTR, RTS, connected to itself.
+    pub(crate) fn to_itself<T: Connected<Init = InitAttr>, B: Backend>(
+        &self,
+        qp: Qp<T, B, state::Reset>,
+    ) -> Qp<T, B> {
+        let number = qp.qp_num();
+        self.up(qp, number)
+    }
+
+    /// The same, connected to that number of the same port.
     pub(crate) fn up<T: Connected<Init = InitAttr>, B: Backend>(
         &self,
         qp: Qp<T, B, state::Reset>,

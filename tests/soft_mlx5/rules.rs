@@ -22,8 +22,7 @@ fn every_way_to_tell_the_device_keeps_the_rules() {
     let mut queues: Vec<Qp<Rc, Direct>> = (0..2)
         .map(|_| {
             let qp = rig.direct_qp::<Rc>(&cq, &cq);
-            let number = qp.qp_num();
-            rig.up(qp, number)
+            rig.to_itself(qp)
         })
         .collect();
     let (data, into) = (mr.slice(..64).unwrap().detach(), mr.slice(4096..4160).unwrap().detach());
@@ -69,8 +68,7 @@ fn shared_receives_keep_the_rules() {
         .map(|_| {
             let qp = QueuePairBuilder::<Rc, _>::direct(&rig.pd, &cq, &cq).send_depth(64).srq(&srq);
             let qp = qp.build().unwrap();
-            let number = qp.qp_num();
-            rig.up(qp, number)
+            rig.to_itself(qp)
         })
         .collect();
     let into = mr.slice(4096..4160).unwrap().detach();

@@ -186,8 +186,7 @@ fn a_bind_takes_its_room_and_none_if_there_is_none() {
     let mut poller = Poller::new(&cq).unwrap();
     // one block is what was asked for; an update takes three
     let qp = QueuePairBuilder::<Rc, _>::direct(&rig.pd, &cq, &cq).send_depth(1).build().unwrap();
-    let number = qp.qp_num();
-    let mut qp = rig.up(qp, number);
+    let mut qp = rig.to_itself(qp);
     let to = mr.remote_region().slice(..).unwrap();
     let mut window = MemoryWindow::<Type2>::new(&rig.pd).unwrap();
     for _ in 0..50 {

@@ -2,11 +2,24 @@
 
 use std::thread;
 
-use ibv::{BatchStorage, CompletionQueue, Error, InitAttr, Inline, Rc, RecvStorage, recv, send};
+use ibv::{
+    BatchStorage, CompletionQueue, Error, InitAttr, Inline, PostError, PostSend, Rc, RecvStorage, recv, send,
+};
 
 use crate::rig::{connect, contents, next_of, open_init, pattern, quiet, scenario, success};
 
 const DEPTH: u32 = 8;
+
+/// Posts, with ids from 0 on, until the queue is full: how many, and what was said of the next.
+fn fill<'a>(queue: &mut impl PostSend<'a, Transport = Rc>) -> (u64, PostError) {
+    for posted in 0..1000 {
+        if let Err(refused) = queue.post(send(Inline(&[posted as u8])).signaled().id(posted)) {
+            assert!(refused.is_queue_full(), "{refused}");
+            return (posted, refused);
+        }
+    }
+    panic!("the queue is never full");
+}
 
 #[test]
 fn a_full_send_queue_says_so_and_recovers() {
@@ -20,15 +33,7 @@ fn a_full_send_queue_says_so_and_recovers() {
             }),
         );
         // the peer has no receive posted, so nothing completes
-        let mut posted = 0;
-        let refused = loop {
-            match a.post(send(Inline(&[posted as u8])).signaled().id(posted)) {
-                Ok(()) => posted += 1,
-                Err(refused) => break refused,
-            }
-            assert!(posted < 1000);
-        };
-        assert!(refused.is_queue_full(), "{refused}");
+        let (posted, refused) = fill(&mut &a);
         assert_eq!(refused.accepted(), Some(0));
         assert!(posted >= u64::from(DEPTH), "{posted}");
         for id in 0..posted {
@@ -110,15 +115,7 @@ fn a_full_queue_of_the_extended_backend() {
                 builder.build().unwrap().init(open_init(&rig.local)).unwrap()
             }),
         );
-        let mut posted = 0;
-        let refused = loop {
-            match a.post(send(Inline(&[posted as u8])).signaled().id(posted)) {
-                Ok(()) => posted += 1,
-                Err(refused) => break refused,
-            }
-            assert!(posted < 1000);
-        };
-        assert!(refused.is_queue_full(), "{refused}");
+        let (posted, refused) = fill(&mut a);
         assert_eq!(refused.accepted(), None, "a failing `ibv_wr_complete` tells nothing");
         for id in 0..posted {
             b.post_recv(recv(to.slice(..).unwrap()).id(id)).unwrap();
