@@ -250,19 +250,19 @@ impl<'a> CompletionQueue<'a, Bare> {
     #[doc(alias = "ibv_poll_cq")]
     #[inline(always)]
     pub fn poll<'w>(&self, wcs: &'w mut [WorkCompletion]) -> Result<&'w [WorkCompletion], PollError> {
-        let count = self.fill(wcs);
-        if count > 0 {
-            // SAFETY: a provider fills no more entries than it was given, or it would have overrun them already. (Said
-            // twice: with an array of one, the caller's loop is none.)
-            Ok(unsafe {
-                std::hint::assert_unchecked(count as usize <= wcs.len());
-                std::slice::from_raw_parts(wcs.as_ptr(), count as usize)
-            })
-        } else if count == 0 && self.room.left_behind().is_nothing() {
-            Ok(&[])
-        } else {
-            self.found_none(count, wcs)
+        let mut count = self.fill(wcs);
+        if count <= 0 {
+            if count == 0 && self.room.left_behind().is_nothing() {
+                return Ok(&[]);
+            }
+            count = self.found_none(count, wcs)?;
         }
+        // SAFETY: a provider fills no more entries than it was given, or it would have overrun them already. (Said
+        // twice: with an array of one, the caller's loop is none.)
+        Ok(unsafe {
+            std::hint::assert_unchecked(count as usize <= wcs.len());
+            std::slice::from_raw_parts(wcs.as_ptr(), count as usize)
+        })
     }
 
     #[inline(always)]
@@ -274,18 +274,15 @@ impl<'a> CompletionQueue<'a, Bare> {
 
     /// A poll failed, or found nothing while something is left behind: which a poll that begins now may free.
     #[cold]
-    fn found_none<'w>(
-        &self,
-        count: c_int,
-        wcs: &'w mut [WorkCompletion],
-    ) -> Result<&'w [WorkCompletion], PollError> {
+    #[inline(never)]
+    fn found_none(&self, count: c_int, wcs: &mut [WorkCompletion]) -> Result<c_int, PollError> {
         let left = self.room.left_behind();
         let count = if count < 0 { count } else { self.fill(wcs) };
         let found = usize::try_from(count).map_err(|_| PollError::new(count))?;
         if found < wcs.len() {
             self.room.seen_empty(left);
         }
-        Ok(wcs.get(..found).unwrap_or(&[]))
+        Ok(count)
     }
 
     /// `ibv_req_notify_cq`—Asks for one event on the channel.

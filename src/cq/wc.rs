@@ -74,6 +74,7 @@ impl WorkCompletion {
     }
 
     #[cold]
+    #[inline(never)]
     fn error(&self) -> WcError {
         WcError {
             id: self.0.wr_id,
