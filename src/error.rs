@@ -3,7 +3,7 @@
 use std::error::Error as StdError;
 use std::{fmt, io};
 
-use crate::cq::{PollError, PollSuccessesError, WcError};
+use crate::cq::{PollError, WcError};
 use crate::mr::RangeError;
 use crate::wr::PostError;
 
@@ -99,15 +99,6 @@ pub enum Error {
     /// A request completed in error.
     #[error(transparent)]
     Completion(#[from] WcError),
-}
-
-impl From<PollSuccessesError> for Error {
-    fn from(error: PollSuccessesError) -> Self {
-        match error {
-            PollSuccessesError::Completion(error) => error.into(),
-            PollSuccessesError::Poll(error) => error.into(),
-        }
-    }
 }
 
 /// What to do without an adapter.

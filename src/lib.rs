@@ -164,8 +164,8 @@ pub use context::{
 pub use cq::Direct;
 pub use cq::{
     Arm, Bare, Completion, CompletionChannel, CompletionQueue, CompletionQueueBuilder, CqFor, CqKind,
-    ExtendedCompletion, PollCq, PollError, PollSuccessesError, Poller, WcError, WcFields, WcOpcode, WcStatus,
-    WorkCompletion, fields,
+    ExtendedCompletion, PollCq, PollError, Poller, WcError, WcFields, WcOpcode, WcStatus, WorkCompletion,
+    fields,
 };
 pub use device::{AtomicCap, Device, DeviceAttr, DeviceList, Devices, NodeType, TransportType, devices};
 pub use error::{CloseError, Error, Refused, Result, TransitionError, VerbError};

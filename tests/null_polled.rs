@@ -5,14 +5,16 @@
 mod support_null;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use ibv::fields::{
-    ByteLen, DlidPathBits, HasGrh, Imm, InvalidatedRkey, QpNum, Sl, Slid, SrcQp, Timestamp, WallClock, WrId,
+    ByteLen, DlidPathBits, HasGrh, Imm, InvalidatedRkey, QpNum, Sl, Slid, SrcQp, Timestamp, WallClock,
 };
 use ibv::sys::{self, ibv_wc, ibv_wc_u1};
 use ibv::{
     Arm, CompletionChannel, CompletionQueue, Context, Error, Extended, ExtendedCompletion, InitAttr, PollCq,
-    PollSuccessesError, Poller, ProtectionDomain, Rc, WcFields, WcOpcode, WcStatus, WorkCompletion,
+    Poller, ProtectionDomain, Rc, WcFields, WcOpcode, WcStatus, WorkCompletion,
 };
 use nullhca::{Hca, hca};
 use support_null::*;
@@ -191,130 +193,75 @@ fn a_poll_that_fails_loses_nothing_that_it_found() {
     assert_eq!(runs(hca()), 1);
 }
 
-/// What a poll for successes gives: ids, or the one that failed.
-fn successes(poller: &mut Poller<'_, WrId>, room: usize) -> std::result::Result<Vec<u64>, u64> {
-    match poller.poll_successes(&mut vec![WrId(0); room]) {
-        Ok(done) => Ok(done.iter().map(|id| id.0).collect()),
-        Err(PollSuccessesError::Completion(failure)) => {
-            assert_eq!(
-                (failure.status, failure.qp_num, failure.vendor_err),
-                (WcStatus::REM_ACCESS_ERR, 0x11, 0x88)
-            );
-            Err(failure.id)
+/// libmlx5 returns it while the kernel is changing the clock's data, if wall clock times are read.
+#[test]
+fn a_poll_waits_for_the_clock() {
+    let ctx = open();
+    let cq = queue::<WallClock>(&ctx);
+    let mut poller = Poller::<WallClock>::new(&cq).unwrap();
+    for first in 0..2 {
+        (0..2).for_each(|id| hca().complete(cq.as_ptr(), message(id)));
+        hca().script("ibv_start_poll", &[libc::EBUSY, libc::EBUSY]);
+        let mut wcs = [ExtendedCompletion::default(); 4];
+        match first {
+            0 => assert_eq!(poller.poll(&mut wcs).unwrap().len(), 2),
+            _ => assert_eq!(poller.poll_one().unwrap().unwrap().id(), 0),
         }
-        Err(error) => panic!("{error}"),
     }
 }
 
-/// Successes and failures, of ids that count from 0.
-fn complete_all(cq: &CompletionQueue<'_, Extended>, are_good: &[bool]) {
-    for (id, is_good) in (0..).zip(are_good) {
-        hca().complete(cq.as_ptr(), if *is_good { message(id) } else { failed(id) });
-    }
+fn ids(done: &[WorkCompletion]) -> Vec<u64> {
+    done.iter().map(WorkCompletion::id).collect()
 }
 
 #[test]
-fn successes_are_their_fields_alone() {
-    type Fields = (WrId, WcOpcode, ByteLen, Timestamp);
+fn all_of_the_standard_is_read_by_one_call() {
     let ctx = open();
-    let cq = queue::<Fields>(&ctx);
-    let mut poller = Poller::<Fields>::new(&cq).unwrap();
-    hca().complete_at(cq.as_ptr(), message(7), 123);
-    hca().complete_at(cq.as_ptr(), message(8), 456);
-    let mut done = [(WrId(0), WcOpcode::SEND, ByteLen(None), Timestamp(0)); 4];
-    let of = |id, time| (WrId(id), WcOpcode::RECV, ByteLen(Some(100)), Timestamp(time));
-    assert_eq!(poller.poll_successes(&mut done).unwrap(), [of(7, 123), of(8, 456)]);
-    assert_eq!(poller.poll_successes(&mut done).unwrap(), []);
-    assert_eq!(poller.poll_successes(&mut []).unwrap(), []);
+    let cq = queue::<()>(&ctx);
+    let mut poller = Poller::<()>::new(&cq).unwrap();
+    let mut wcs = [WorkCompletion::default(); 3];
+    assert_eq!(ids(poller.poll_into(&mut wcs).unwrap()), []);
+    (0..5).for_each(|id| hca().complete(cq.as_ptr(), if id == 1 { failed(id) } else { message(id) }));
+    assert_eq!(ids(poller.poll_into(&mut []).unwrap()), []);
+    let done = poller.poll_into(&mut wcs).unwrap();
+    assert_eq!(ids(done), [0, 1, 2]);
+    assert_eq!(done[1].result().unwrap_err().vendor_err, 0x88);
+    // and both ways take turns
+    assert_eq!(poller.poll_one().unwrap().unwrap().id(), 3);
+    assert_eq!(ids(poller.poll_into(&mut wcs).unwrap()), [4]);
+    assert_eq!(ids(poller.poll_into(&mut wcs).unwrap()), []);
     assert_eq!(runs(hca()), 1);
 }
 
 #[test]
-fn a_failure_ends_the_successes_and_comes_next() {
-    const GOOD: bool = true;
-    const BAD: bool = false;
+fn a_call_that_fails_takes_nothing() {
     let ctx = open();
     let cq = queue::<()>(&ctx);
-    let mut poller = Poller::<WrId>::new(&cq).unwrap();
-    complete_all(&cq, &[GOOD, GOOD, BAD, BAD, GOOD, BAD]);
-    assert_eq!(successes(&mut poller, 8), Ok(vec![0, 1]));
-    assert_eq!(successes(&mut poller, 0), Ok(vec![]));
-    assert_eq!(successes(&mut poller, 8), Err(2));
-    assert_eq!(successes(&mut poller, 8), Err(3));
-    assert_eq!(successes(&mut poller, 8), Ok(vec![4]));
-    assert_eq!(successes(&mut poller, 8), Err(5));
-    assert_eq!(successes(&mut poller, 8), Ok(vec![]));
-    // with room for what comes before it, it is not even looked at
-    complete_all(&cq, &[GOOD, BAD]);
-    assert_eq!(successes(&mut poller, 1), Ok(vec![0]));
-    assert_eq!(successes(&mut poller, 1), Err(1));
-    assert_eq!(successes(&mut poller, 1), Ok(vec![]));
-}
-
-#[test]
-fn a_failure_that_waits_is_not_lost() {
-    let ctx = open();
-    let cq = queue::<()>(&ctx);
-    let mut wcs = [ExtendedCompletion::default(); 4];
-    let ids = |done: &[ExtendedCompletion<WrId>]| done.iter().map(ExtendedCompletion::id).collect::<Vec<_>>();
-    let mut poller = Poller::<WrId>::new(&cq).unwrap();
-    // by other polls
-    complete_all(&cq, &[true, false, true]);
-    assert_eq!(successes(&mut poller, 4), Ok(vec![0]));
-    let done = poller.poll(&mut wcs).unwrap();
-    assert_eq!((ids(done), done[0].result().unwrap_err().vendor_err), (vec![1], 0x88));
-    assert_eq!(ids(poller.poll(&mut wcs).unwrap()), [2]);
-    complete_all(&cq, &[true, false]);
-    assert_eq!(successes(&mut poller, 4), Ok(vec![0]));
-    let wc = poller.poll_one().unwrap().unwrap();
-    assert_eq!((wc.id(), wc.status()), (1, WcStatus::REM_ACCESS_ERR));
-    assert!(poller.poll_one().unwrap().is_none());
-    complete_all(&cq, &[true, false]);
-    assert_eq!(successes(&mut poller, 4), Ok(vec![0]));
-    let mut bare = [WorkCompletion::default(); 4];
-    let done = poller.poll_into(&mut bare).unwrap();
-    assert_eq!((done.len(), done[0].result().unwrap_err().id), (1, 1));
-    // by the next poller
-    complete_all(&cq, &[true, false, true]);
-    assert_eq!(successes(&mut poller, 4), Ok(vec![0]));
-    drop(poller);
-    let mut poller = Poller::<WrId>::new(&cq).unwrap();
-    assert_eq!(successes(&mut poller, 4), Err(1));
-    assert_eq!(successes(&mut poller, 4), Ok(vec![2]));
-    drop(poller);
-    let mut poller = Poller::<WrId>::new(&cq).unwrap();
-    assert_eq!(successes(&mut poller, 4), Ok(vec![]));
-}
-
-#[test]
-fn successes_before_a_queue_dies_are_given() {
-    let ctx = open();
-    let cq = queue::<()>(&ctx);
-    let mut poller = Poller::<WrId>::new(&cq).unwrap();
-    complete_all(&cq, &[true; 4]);
-    hca().script("ibv_next_poll", &[0, libc::EIO]);
-    assert_eq!(successes(&mut poller, 8), Ok(vec![0, 1]));
+    let mut poller = Poller::<()>::new(&cq).unwrap();
+    let mut wcs = [WorkCompletion::default(); 3];
+    hca().complete(cq.as_ptr(), message(1));
+    // of a queue that was polled before, and of one that was not
     for _ in 0..2 {
-        let error = poller.poll_successes(&mut [WrId(0); 8]).unwrap_err();
-        assert!(matches!(error, PollSuccessesError::Poll(error) if error.code() == libc::EIO), "{error}");
+        hca().fail("ibv_poll_cq", libc::EINVAL);
+        assert_eq!(poller.poll_into(&mut wcs).unwrap_err().code(), -libc::EINVAL);
     }
+    assert_eq!(ids(poller.poll_into(&mut wcs).unwrap()), [1]);
 }
 
-/// Where a run has one completion.
+/// Where runs are short, that call has all the same as many as there are.
 #[test]
-fn successes_of_many_runs_end_at_a_failure() {
+fn one_call_is_no_run() {
     hca().configure(|config| config.device.vendor_id = 0x00ff_ffff);
     let ctx = open();
     let cq = queue::<()>(&ctx);
-    let mut poller = Poller::<WrId>::new(&cq).unwrap();
-    complete_all(&cq, &[true, true, false, true]);
-    assert_eq!(successes(&mut poller, 8), Ok(vec![0, 1]));
-    assert_eq!(successes(&mut poller, 8), Err(2));
-    assert_eq!(successes(&mut poller, 8), Ok(vec![3]));
-    complete_all(&cq, &[false, true]);
-    assert_eq!(successes(&mut poller, 8), Err(0));
-    assert_eq!(successes(&mut poller, 8), Ok(vec![1]));
-    assert_eq!(runs(hca()), 6);
+    let mut poller = Poller::<()>::new(&cq).unwrap();
+    let mut wcs = [WorkCompletion::default(); 3];
+    for _ in 0..2 {
+        (0..4).for_each(|id| hca().complete(cq.as_ptr(), message(id)));
+        assert_eq!(ids(poller.poll_into(&mut wcs).unwrap()), [0, 1, 2]);
+        assert_eq!(poller.poll_one().unwrap().unwrap().id(), 3);
+        assert!(poller.poll_one().unwrap().is_none());
+    }
 }
 
 #[test]
@@ -474,7 +421,64 @@ fn room_is_promised_and_comes_back_when_a_poll_found_nothing() {
     drop(make().unwrap());
     assert!(make().is_err());
     assert_eq!(poller.poll(&mut [ExtendedCompletion::default(); 4]).unwrap().len(), 0);
+    drop(make().unwrap());
+    assert!(make().is_err());
+    // of a poll that was full nobody knows whether it was the last
+    let mut wcs = [WorkCompletion::default(); 2];
+    for (id, is_last) in [(1, false), (2, true)] {
+        (0..3).filter(|one| one % 2 == 0 || !is_last).for_each(|_| hca().complete(cq.as_ptr(), message(id)));
+        assert_eq!(poller.poll_into(&mut wcs).unwrap().len(), 2);
+        assert!(make().is_err());
+    }
+    assert_eq!(poller.poll_into(&mut wcs).unwrap().len(), 1);
+    drop(make().unwrap());
+    // what was left behind by another poller's time is seen by the next
+    drop(poller);
+    let mut poller = Poller::<()>::new(&cq).unwrap();
+    hca().complete(cq.as_ptr(), message(3));
+    assert_eq!(poller.poll(&mut [ExtendedCompletion::default(); 4]).unwrap().len(), 1);
     make().unwrap();
+}
+
+/// What a queue pair leaves behind while a poll is under way is for one of the next.
+#[test]
+fn room_comes_back_however_threads_meet() {
+    let ctx = open();
+    let pd = ctx.alloc_pd().unwrap();
+    let cq = queue::<()>(&ctx);
+    let mut poller = Poller::<()>::new(&cq).unwrap();
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut wcs = [WorkCompletion::default(); 4];
+            for turn in 0.. {
+                match turn % 2 {
+                    0 => assert!(poller.poll_one().unwrap().is_none()),
+                    _ => assert!(poller.poll_into(&mut wcs).unwrap().is_empty()),
+                }
+                if is_over.load(Ordering::Relaxed) {
+                    break;
+                }
+            }
+        });
+        for _ in 0..2000 {
+            // takes all of it
+            let builder = || pd.create_qp::<Rc>(&cq, &cq).send_depth(31).recv_depth(31);
+            let deadline = Instant::now() + Duration::from_secs(60);
+            let qp = loop {
+                match builder().build() {
+                    Ok(qp) => break qp,
+                    Err(Error::CqRoom { .. }) if Instant::now() < deadline => {}
+                    Err(error) => {
+                        is_over.store(true, Ordering::Relaxed);
+                        panic!("{error}");
+                    }
+                }
+            };
+            drop(qp.init(InitAttr::new(1)).unwrap());
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
 }
 
 #[test]

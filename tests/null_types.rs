@@ -39,7 +39,6 @@ const _: () = {
     both::<VerbError>();
     both::<PostError>();
     both::<PollError>();
-    both::<PollSuccessesError>();
     both::<WcError>();
     both::<RangeError>();
     both::<TransitionError<QueuePair<'_>>>();

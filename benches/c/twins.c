@@ -393,6 +393,8 @@ int c_wr_write_list_16(struct ibv_qp_ex *qp, const struct request *requests, uin
 POLL(c_poll_1, 1, wcs[i].wr_id)
 POLL(c_poll_16, 16, wcs[i].wr_id)
 POLL(c_poll_empty, 32, wcs[i].wr_id)
+/* Of an extended queue. */
+POLL(c_poll_ex_ids_16, 16, wcs[i].wr_id)
 /* The same, beside the direct path. */
 POLL(c_direct_poll_1, 1, wcs[i].wr_id)
 POLL(c_direct_poll_16, 16, wcs[i].wr_id)
@@ -448,8 +450,6 @@ POLL(c_direct_shared_poll_8, 8, wcs[i].wr_id)
 
 POLL_EX(c_poll_ex_1, 1, )
 POLL_EX(c_poll_ex_16, 16, )
-/* The same, beside a poll that gives nothing but ids. */
-POLL_EX(c_poll_ex_ids_16, 16, )
 POLL_EX(c_poll_ex_empty, 32, )
 POLL_EX(c_poll_ex_fields_16, 16, READ_FIELDS)
 

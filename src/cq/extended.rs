@@ -14,19 +14,20 @@
 use std::ffi::c_int;
 use std::fmt;
 use std::marker::PhantomData;
-use std::mem::MaybeUninit;
 use std::num::NonZeroUsize;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use ibv_sys as sys;
 
 use super::fields::WcFields;
-use super::record::{ExtendedCompletion, FLAGS, OPCODE, Record, STANDARD, failure, has_readers};
+use super::front::Front;
+use super::record::{ExtendedCompletion, FLAGS, OPCODE, STANDARD, has_readers};
 use super::state::CqState;
-use super::wc::{PollSuccessesError, WcError, WorkCompletion};
-use super::{Arm, CompletionQueue, CompletionQueueBuilder, CqFor, PollCq, PollError, Room, poller_taken};
+use super::wc::WorkCompletion;
+use super::{
+    Arm, CompletionQueue, CompletionQueueBuilder, CqFor, PollCq, PollError, fill, filled, poller_taken,
+};
 use crate::error::{Error, Result, VerbError};
 use crate::id::CqId;
 use crate::parent::Parent;
@@ -41,17 +42,6 @@ pub struct ExtendedState {
     /// How many completions may be read between start and end.
     run: NonZeroUsize,
     has_poller: AtomicBool,
-    /// A failure that was taken off the queue by a poller that is gone, and shown to nobody.
-    unseen: Mutex<Option<WcError>>,
-}
-
-/// Why a poller looks at the dead queue.
-#[derive(Clone, Copy)]
-enum Halt {
-    /// The queue is of no more use: what it returned.
-    Dead(c_int),
-    /// This failure was taken off it behind successes, and is to be given before all else.
-    Failure(WcError),
 }
 
 impl CqState for ExtendedState {}
@@ -92,9 +82,11 @@ impl<'a> CompletionQueueBuilder<'a> {
             return Err(VerbError::new(VERB, libc::EOPNOTSUPP, asked()).into());
         }
         let run = ctx.provider().longest_run();
-        let state =
-            ExtendedState { readers, run, has_poller: AtomicBool::new(false), unseen: Mutex::default() };
-        Ok(self.finish_as_granted(raw, id, state))
+        let state = ExtendedState { readers, run, has_poller: AtomicBool::new(false) };
+        let queue = self.finish_as_granted(raw, id, state);
+        // its first poll opens it, and whether it stays so is known there
+        queue.room().front().close();
+        Ok(queue)
     }
 }
 
@@ -110,22 +102,6 @@ unsafe fn can_be_polled(cq: *const sys::ibv_cq_ex, reads: u64) -> bool {
     has_readers && has_steps && cq.read_vendor_err.is_some()
 }
 
-/// A queue on which every poll fails, so that a poll need not look whether one did before.
-struct Dead(sys::ibv_cq_ex);
-
-// SAFETY: nobody writes to it.
-unsafe impl Sync for Dead {}
-
-static DEAD: Dead = {
-    unsafe extern "C" fn start_poll(_: *mut sys::ibv_cq_ex, _: *mut sys::ibv_poll_cq_attr) -> c_int {
-        libc::EIO
-    }
-    // SAFETY: integers, pointers and optional functions, for which zero is a value.
-    let mut cq: sys::ibv_cq_ex = unsafe { MaybeUninit::zeroed().assume_init() };
-    cq.start_poll = Some(start_poll);
-    Dead(cq)
-};
-
 /// One condition, since these are nearly always the two that hold.
 #[inline(always)]
 fn has_come_to_success(result: c_int, status: sys::ibv_wc_status) -> bool {
@@ -133,21 +109,35 @@ fn has_come_to_success(result: c_int, status: sys::ibv_wc_status) -> bool {
     result as u32 | status == 0
 }
 
-/// Copies the completion at which `ex` stands, whatever it is; the failure, if it is one that a `W` cannot be.
+/// Begins a run: 0, or why there is none.
 ///
 /// # Safety
 ///
-/// There is one, and the queue has the readers of `W`.
-unsafe fn read<W: Record>(ex: *mut sys::ibv_cq_ex, wc: &mut W) -> Result<(), WcError> {
-    // SAFETY: by the caller's promise.
-    unsafe {
-        if (*ex).status == sys::IBV_WC_SUCCESS {
-            wc.succeed(ex);
-            return Ok(());
+/// `ex` is what a queue's front gave to its poller, and no run of it is under way.
+#[inline(always)]
+unsafe fn start(ex: *mut sys::ibv_cq_ex) -> c_int {
+    /// What a provider looks at, and no more.
+    static NOTHING_ELSE: sys::ibv_poll_cq_attr = sys::ibv_poll_cq_attr { comp_mask: 0 };
+    // SAFETY: alive, by the caller's promise.
+    unsafe { sys::ibv_start_poll(ex, (&raw const NOTHING_ELSE).cast_mut()) }
+}
+
+/// [`start`], also while the kernel is changing the clock's data, which libmlx5 does not wait for.
+///
+/// # Safety
+///
+/// As there.
+unsafe fn start_at_leisure(ex: *mut sys::ibv_cq_ex) -> c_int {
+    const TRIES: u32 = 1 << 20;
+    for _ in 1..TRIES {
+        // SAFETY: by the caller's promise.
+        match unsafe { start(ex) } {
+            libc::EBUSY => std::hint::spin_loop(),
+            result => return result,
         }
-        let failure = failure(ex);
-        wc.fail(failure).map_err(|_| failure)
     }
+    // SAFETY: by the caller's promise.
+    unsafe { start(ex) }
 }
 
 /// `ibv_start_poll` … `ibv_end_poll`—The one reader of an extended completion queue: who holds it polls. `F` is what it
@@ -175,19 +165,18 @@ unsafe fn read<W: Record>(ex: *mut sys::ibv_cq_ex, wc: &mut W) -> Result<(), WcE
 #[doc(alias = "ibv_next_poll")]
 #[doc(alias = "ibv_end_poll")]
 pub struct Poller<'a, F: WcFields = ()> {
-    /// The queue, or a dead one while there is a halt.
-    ex: NonNull<sys::ibv_cq_ex>,
     /// The queue's.
-    room: NonNull<Room>,
+    front: NonNull<Front>,
     /// How many completions may be read between start and end.
     run: NonZeroUsize,
-    halt: Option<Halt>,
+    /// The queue is of no more use: what it returned.
+    dead: Option<c_int>,
     cq: Parent<'a, CompletionQueue<'a, Extended>>,
     _reads: PhantomData<F>,
 }
 
-// SAFETY: the pointers are those of the queue and its room, which it holds, and whose only reader it is (or of the dead
-// queue, which nobody writes); the provider locks against all else that is done with the queue.
+// SAFETY: the pointer is to the front of the queue, which it holds, and whose only reader it is; the provider locks against
+// all else that is done with the queue.
 unsafe impl<F: WcFields> Send for Poller<'_, F> {}
 
 impl<'a, F: WcFields> Poller<'a, F> {
@@ -206,13 +195,8 @@ impl<'a, F: WcFields> Poller<'a, F> {
         if state.has_poller.swap(true, Ordering::Acquire) {
             return Err(poller_taken());
         }
-        let unseen = state.unseen.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let (ex, room, run) = (cq.raw.as_non_null().cast(), NonNull::from(&cq.room), state.run);
-        let mut poller = Self { ex, room, run, halt: None, cq, _reads: PhantomData };
-        if let Some(failure) = unseen {
-            poller.halt(Halt::Failure(failure));
-        }
-        Ok(poller)
+        let (front, run) = (NonNull::from(cq.room().front()), state.run);
+        Ok(Self { front, run, dead: None, cq, _reads: PhantomData })
     }
 
     /// The completion queue.
@@ -222,7 +206,8 @@ impl<'a, F: WcFields> Poller<'a, F> {
 
     /// `ibv_start_poll` … `ibv_end_poll`—Takes completions off the queue, as many as there are and `wcs` has room for.
     ///
-    /// `wcs` is made once and reused. (Any poller also [fills](PollCq::poll_into) [`WorkCompletion`]s.)
+    /// `wcs` is made once and reused. Any poller also [fills](PollCq::poll_into) [`WorkCompletion`]s, by one call for all
+    /// of them: where many completions come at a time and no field is asked for that those lack, that costs less.
     ///
     /// # Errors
     ///
@@ -232,7 +217,26 @@ impl<'a, F: WcFields> Poller<'a, F> {
         &mut self,
         wcs: &'w mut [ExtendedCompletion<F>],
     ) -> Result<&'w [ExtendedCompletion<F>], PollError> {
-        self.fill(wcs)
+        let count = wcs.len();
+        let Some((first, rest)) = wcs.split_first_mut() else { return Ok(&[]) };
+        let ex = self.front().get();
+        // SAFETY: no run is under way, since this is the poller.
+        let result = unsafe { start(ex) };
+        if result == libc::ENOENT {
+            return Ok(&[]);
+        }
+        // SAFETY: alive.
+        if !has_come_to_success(result, unsafe { (*ex).status }) {
+            return self.go_on(ex, result, wcs);
+        }
+        // SAFETY: after start, at a success; the queue has the readers of `F`, which `new` has checked. Each that was found
+        // has its place.
+        unsafe {
+            first.succeed(ex);
+            let found = 1 + self.finish(ex, rest);
+            std::hint::assert_unchecked(found <= count);
+            Ok(wcs.get_unchecked(..found))
+        }
     }
 
     /// `ibv_start_poll`, `ibv_end_poll`—Takes the next completion off the queue, if there is one.
@@ -242,9 +246,10 @@ impl<'a, F: WcFields> Poller<'a, F> {
     /// As [`poll`](Self::poll).
     #[inline(always)]
     pub fn poll_one(&mut self) -> Result<Option<ExtendedCompletion<F>>, PollError> {
-        let ex = self.ex.as_ptr();
-        let result = self.start();
-        if self.is_just_empty(result) {
+        let ex = self.front().get();
+        // SAFETY: no run is under way, since this is the poller.
+        let result = unsafe { start(ex) };
+        if result == libc::ENOENT {
             return Ok(None);
         }
         // SAFETY: alive.
@@ -258,138 +263,64 @@ impl<'a, F: WcFields> Poller<'a, F> {
             return Ok(Some(wc));
         }
         let mut wc = [ExtendedCompletion::default()];
-        Ok(self.go_on(result, &mut wc)?.first().copied())
-    }
-
-    /// `ibv_start_poll` … `ibv_end_poll`—Takes completions that succeeded off the queue, as many as there are and `done`
-    /// has room for, up to the first failure: [`poll`](Self::poll) for those to whom a failure is an exception, with
-    /// nothing to look at but what was asked for, [`WrId`](crate::fields::WrId) among it.
-    ///
-    /// Fewer than `done` has room for need not be all: a failure may come next, which is off the queue, so that it
-    /// raises no event any more and is not taken away when its queue pair is reset or destroyed. Poll until there is
-    /// nothing before waiting for an event, or doing that.
-    ///
-    /// # Errors
-    ///
-    /// [`PollSuccessesError::Completion`] with the next completion, if that failed; it is off the queue then, and the
-    /// next call goes on behind it. [`PollSuccessesError::Poll`] as [`poll`](Self::poll).
-    ///
-    /// # Examples
-    ///
-    /// ```no_run
-    /// use ibv::fields::{ByteLen, WrId};
-    /// use ibv::{CompletionQueue, Poller};
-    ///
-    /// # let ctx = ibv::Context::open("mlx5_0")?;
-    /// let cq = CompletionQueue::builder(&ctx, 128).build_extended::<(WrId, ByteLen)>()?;
-    /// let mut poller = Poller::<(WrId, ByteLen)>::new(&cq)?;
-    /// let mut done = [Default::default(); 16];
-    /// for (WrId(id), ByteLen(bytes)) in poller.poll_successes(&mut done)? {
-    ///     println!("request {id}: {bytes:?} bytes");
-    /// }
-    /// # Ok::<(), ibv::Error>(())
-    /// ```
-    #[inline(always)]
-    pub fn poll_successes<'w>(&mut self, done: &'w mut [F]) -> Result<&'w [F], PollSuccessesError> {
-        self.fill(done)
+        Ok(self.go_on(ex, result, &mut wc)?.first().copied())
     }
 
     #[inline(always)]
-    fn fill<'w, W: Record>(&mut self, wcs: &'w mut [W]) -> Result<&'w [W], W::Error> {
-        let count = wcs.len();
-        let Some(first) = wcs.first_mut() else { return Ok(&[]) };
-        let ex = self.ex.as_ptr();
-        let result = self.start();
-        if self.is_just_empty(result) {
-            return Ok(&[]);
-        }
-        // SAFETY: alive.
-        if !has_come_to_success(result, unsafe { (*ex).status }) {
-            return self.go_on(result, wcs);
-        }
-        if count > self.run.get() {
-            return self.go_on_in_runs(wcs);
-        }
-        // SAFETY: after start, at a success; the queue has the readers of `W`: those of all queues, or those that `new`
-        // has checked. Each that was found has its place.
-        unsafe {
-            first.succeed(ex);
-            let found = self.finish(ex, wcs, 1);
-            std::hint::assert_unchecked(found <= count);
-            Ok(wcs.get_unchecked(..found))
-        }
-    }
-
-    /// Begins a run: 0, or why there is none.
-    #[inline(always)]
-    fn start(&mut self) -> c_int {
-        let mut attr = sys::ibv_poll_cq_attr { comp_mask: 0 };
-        // SAFETY: the queue is alive, and no run of it under way, since this is its poller; or it is the dead one, which
-        // looks at nothing.
-        unsafe { sys::ibv_start_poll(self.ex.as_ptr(), &raw mut attr) }
-    }
-
-    /// Nothing is there, and nothing else is to be done.
-    #[inline(always)]
-    fn is_just_empty(&self, result: c_int) -> bool {
+    fn front(&self) -> &Front {
         // SAFETY: the queue's, which is held.
-        result == libc::ENOENT && unsafe { self.room.as_ref() }.left_behind().is_nothing()
+        unsafe { self.front.as_ref() }
     }
 
-    /// Copies the next completions of a run behind the first `found` of `wcs`, as many as there are and it has room for, and
-    /// ends it; how many there are then.
+    /// Copies the next completions of a run, as many as there are and `wcs` has room for, and ends it; how many they are.
     ///
     /// # Safety
     ///
     /// In a run of `ex`, which is the queue.
     #[inline(always)]
-    unsafe fn finish<W: Record>(
-        &mut self,
-        ex: *mut sys::ibv_cq_ex,
-        wcs: &mut [W],
-        mut found: usize,
-    ) -> usize {
-        while found < wcs.len() {
+    unsafe fn finish(&mut self, ex: *mut sys::ibv_cq_ex, wcs: &mut [ExtendedCompletion<F>]) -> usize {
+        let room = wcs.len();
+        let mut rest = wcs.iter_mut();
+        while !rest.as_slice().is_empty() {
             // SAFETY: after start.
             let result = unsafe { sys::ibv_next_poll(ex) };
             // SAFETY: alive.
             if has_come_to_success(result, unsafe { (*ex).status }) {
-                // SAFETY: at a success; the queue has the readers of `W`, as in `fill`; in bounds, as just looked.
-                unsafe { wcs.get_unchecked_mut(found).succeed(ex) };
+                if let Some(wc) = rest.next() {
+                    // SAFETY: at a success; the queue has the readers of `F`.
+                    unsafe { wc.succeed(ex) };
+                }
             } else if result == libc::ENOENT {
                 break;
             } else {
+                let found = room - rest.len();
                 // SAFETY: where such a result leads.
-                return unsafe { self.stumble(result, ex, wcs, found) };
+                return found + unsafe { self.stumble(result, ex, rest.into_slice()) };
             }
-            found += 1;
         }
         // SAFETY: after start.
         unsafe { sys::ibv_end_poll(ex) };
-        found
+        room - rest.len()
     }
 
-    /// [`finish`](Self::finish), from where a step with that result has not come to a success. (Apart, so that the
-    /// other way needs no pointer to where it is.)
+    /// [`finish`](Self::finish), from where a step has had that result, whatever it has come to. (Apart, so that the other
+    /// way needs no pointer to where it is.)
     ///
     /// # Safety
     ///
     /// As there, after that step.
     #[cold]
     #[inline(never)]
-    unsafe fn stumble<W: Record>(
+    unsafe fn stumble(
         &mut self,
         mut result: c_int,
         ex: *mut sys::ibv_cq_ex,
-        wcs: &mut [W],
-        mut found: usize,
+        wcs: &mut [ExtendedCompletion<F>],
     ) -> usize {
+        let mut found = 0;
         while let (0, Some(wc)) = (result, wcs.get_mut(found)) {
-            // SAFETY: in a run, at a completion, as in `finish`.
-            if let Err(failure) = unsafe { read(ex, wc) } {
-                self.halt(Halt::Failure(failure));
-                break;
-            }
+            // SAFETY: in a run, at a completion; the queue has the readers of `F`.
+            unsafe { wc.become_any(ex) };
             found += 1;
             if found < wcs.len() {
                 // SAFETY: in a run.
@@ -400,76 +331,109 @@ impl<'a, F: WcFields> Poller<'a, F> {
         unsafe { sys::ibv_end_poll(ex) };
         if result != 0 && result != libc::ENOENT {
             // what was found is for this poll to give, the error for all that come
-            self.halt(Halt::Dead(result));
+            self.die(result);
         }
         found
     }
 
-    /// What comes of a start that was none of the usual two: there is a halt, it failed, found a failure first, found
-    /// nothing while something is left behind, or is to be followed by others.
+    /// What comes of a start that was none of the usual two: it found a failure first, failed, or the front is closed.
     #[cold]
     #[inline(never)]
-    fn go_on<'w, W: Record>(&mut self, mut result: c_int, wcs: &'w mut [W]) -> Result<&'w [W], W::Error> {
-        match (self.halt, wcs.first_mut()) {
-            (Some(Halt::Dead(code)), _) => return Err(PollError::new(code).into()),
-            (Some(Halt::Failure(failure)), Some(first)) => {
-                (self.halt, self.ex) = (None, self.cq.raw.as_non_null().cast());
-                first.fail(failure)?;
-                return Ok(wcs.get(..1).unwrap_or(&[]));
-            }
-            _ => {}
-        }
-        if result == libc::ENOENT {
-            let left = self.cq.room().left_behind();
-            result = self.start();
-            if result == libc::ENOENT {
-                self.cq.room().seen_empty(left);
-            }
-        }
-        let mut found = 0;
-        for part in wcs.chunks_mut(self.run.get()) {
-            if found > 0 {
-                result = self.start();
-            }
-            let (0, Some(first)) = (result, part.first_mut()) else { break };
-            let ex = self.ex.as_ptr();
-            // SAFETY: after start, at a completion.
-            if let Err(failure) = unsafe { read(ex, first) } {
-                // SAFETY: after start.
-                unsafe { sys::ibv_end_poll(ex) };
-                if found == 0 {
-                    return first.fail(failure).map(|()| &[] as &[W]);
-                }
-                self.halt(Halt::Failure(failure));
-                break;
-            }
-            // SAFETY: after start.
-            found += unsafe { self.finish(ex, part, 1) };
-            if self.halt.is_some() {
-                break;
-            }
-        }
-        if result != 0 && result != libc::ENOENT {
-            if found == 0 {
-                return Err(PollError::new(result).into());
-            }
-            self.halt(Halt::Dead(result));
-        }
+    fn go_on<'w>(
+        &mut self,
+        ex: *mut sys::ibv_cq_ex,
+        result: c_int,
+        wcs: &'w mut [ExtendedCompletion<F>],
+    ) -> Result<&'w [ExtendedCompletion<F>], PollError> {
+        let found = match result {
+            // SAFETY: after start, of the queue.
+            0 => unsafe { self.stumble(0, ex, wcs) },
+            libc::EBUSY => self.look_around(|poller, queue| poller.poll_in_runs(queue, wcs))?,
+            _ if Front::is_closed(ex) => self.look_around(|poller, queue| poller.poll_in_runs(queue, wcs))?,
+            _ => return Err(PollError::new(result)),
+        };
         Ok(wcs.get(..found).unwrap_or(&[]))
     }
 
-    /// The same after a start, if more is asked for than a run may give.
-    #[cold]
-    #[inline(never)]
-    fn go_on_in_runs<'w, W: Record>(&mut self, wcs: &'w mut [W]) -> Result<&'w [W], W::Error> {
-        self.go_on(0, wcs)
+    /// Polls the queue behind the front, and closes that again if the next poll is to come here, too. `poll`: how many were
+    /// found, and whether nothing is left.
+    fn look_around(
+        &mut self,
+        poll: impl FnOnce(&mut Self, *mut sys::ibv_cq_ex) -> Result<(usize, bool), PollError>,
+    ) -> Result<usize, PollError> {
+        if let Some(code) = self.dead {
+            return Err(PollError::new(code));
+        }
+        let queue: *mut sys::ibv_cq_ex = self.cq.as_ptr().cast();
+        self.front().open(queue);
+        let left = self.cq.room().left_behind();
+        let polled = poll(self, queue);
+        let is_empty = polled.is_ok_and(|(_, is_empty)| is_empty);
+        if is_empty {
+            self.cq.room().seen_empty(left);
+        }
+        if self.dead.is_some() || self.run != NonZeroUsize::MAX || !(is_empty || left.is_nothing()) {
+            self.front().close();
+        }
+        polled.map(|(found, _)| found)
     }
 
+    /// Takes completions off the queue, no more of them in a run than there may be.
+    fn poll_in_runs(
+        &mut self,
+        queue: *mut sys::ibv_cq_ex,
+        wcs: &mut [ExtendedCompletion<F>],
+    ) -> Result<(usize, bool), PollError> {
+        let (mut found, mut result) = (0, 0);
+        for part in wcs.chunks_mut(self.run.get()) {
+            // SAFETY: the queue, and no run is under way.
+            result = unsafe { start_at_leisure(queue) };
+            if result != 0 {
+                break;
+            }
+            // SAFETY: after start.
+            let more = unsafe { self.stumble(0, queue, part) };
+            found += more;
+            if more < part.len() {
+                result = self.dead.unwrap_or(libc::ENOENT);
+                break;
+            }
+        }
+        match result {
+            0 | libc::ENOENT => Ok((found, result != 0)),
+            code if found == 0 => Err(PollError::new(code)),
+            code => {
+                self.die(code);
+                Ok((found, false))
+            }
+        }
+    }
+
+    fn die(&mut self, code: c_int) {
+        self.dead = Some(code);
+        self.front().close();
+    }
+
+    /// [`poll_into`](PollCq::poll_into), if the call failed or the front is closed.
     #[cold]
     #[inline(never)]
-    fn halt(&mut self, halt: Halt) {
-        self.halt = Some(halt);
-        self.ex = NonNull::from(&DEAD.0);
+    fn go_on_into(
+        &mut self,
+        cq: *mut sys::ibv_cq_ex,
+        result: c_int,
+        wcs: &mut [WorkCompletion],
+    ) -> Result<c_int, PollError> {
+        if !Front::is_closed(cq) {
+            return Err(PollError::new(result));
+        }
+        let mut count = 0;
+        self.look_around(|_, queue| {
+            // SAFETY: alive.
+            count = unsafe { fill(queue.cast(), wcs) };
+            let found = usize::try_from(count).map_err(|_| PollError::new(count))?;
+            Ok((found, found < wcs.len()))
+        })?;
+        Ok(count)
     }
 
     /// `ibv_req_notify_cq`—Asks for one event on the channel; see [`CompletionQueue::arm`] for the order of things.
@@ -485,20 +449,23 @@ impl<'a, F: WcFields> Poller<'a, F> {
 }
 
 impl<F: WcFields> PollCq for Poller<'_, F> {
-    /// Reads all standard fields, whatever `F` is.
-    #[inline]
+    /// `ibv_poll_cq`—All standard fields, whatever `F` is.
+    #[inline(always)]
     fn poll_into<'w>(&mut self, wcs: &'w mut [WorkCompletion]) -> Result<&'w [WorkCompletion], PollError> {
-        self.fill(wcs)
+        let cq = self.front().get();
+        // SAFETY: alive; an extended queue starts with its `ibv_cq`.
+        let mut count = unsafe { fill(cq.cast(), wcs) };
+        if count < 0 {
+            count = self.go_on_into(cq, count, wcs)?;
+        }
+        // SAFETY: as many as were filled.
+        Ok(unsafe { filled(wcs, count) })
     }
 }
 
 impl<F: WcFields> Drop for Poller<'_, F> {
     fn drop(&mut self) {
-        let state = self.cq.state();
-        if let Some(Halt::Failure(failure)) = self.halt {
-            *state.unseen.lock().unwrap_or_else(PoisonError::into_inner) = Some(failure);
-        }
-        state.has_poller.store(false, Ordering::Release);
+        self.cq.state().has_poller.store(false, Ordering::Release);
     }
 }
 

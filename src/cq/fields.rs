@@ -19,8 +19,6 @@
 //! }
 //! # Ok::<(), ibv::Error>(())
 //! ```
-//!
-//! [`Poller::poll_successes`](crate::Poller::poll_successes) gives the fields alone, so there the id is one of them.
 
 use std::fmt;
 
@@ -74,10 +72,6 @@ fields!(impl () = [], |_raw| ());
 fields!(impl WcOpcode = [OPCODE], |raw| Completion::of(&raw.wc).opcode());
 
 fields! {
-    /// `ibv_cq_ex::wr_id`—The id that the request was posted with: for [`poll_successes`](crate::Poller::poll_successes), whose
-    /// completions are no more than their fields.
-    WrId(u64) = [], |raw| raw.wc.wr_id;
-
     /// `ibv_wc_read_byte_len`—As [`Completion::byte_len`], in bytes.
     #[doc(alias = "ibv_wc_read_byte_len")]
     ByteLen(Option<u32>) = [OPCODE, sys::IBV_WC_EX_WITH_BYTE_LEN], |raw| Completion::of(&raw.wc).byte_len();

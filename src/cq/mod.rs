@@ -12,6 +12,7 @@ mod builder;
 mod channel;
 mod extended;
 pub mod fields;
+mod front;
 mod poll_hint;
 mod record;
 mod room;
@@ -26,7 +27,7 @@ pub use extended::Poller;
 pub use fields::WcFields;
 pub use record::ExtendedCompletion;
 pub(crate) use wc::codes;
-pub use wc::{Completion, PollError, PollSuccessesError, WcError, WcOpcode, WcStatus, WorkCompletion};
+pub use wc::{Completion, PollError, WcError, WcOpcode, WcStatus, WorkCompletion};
 
 use std::convert::Infallible;
 use std::ffi::c_int;
@@ -191,6 +192,33 @@ impl PollCq for &CompletionQueue<'_, Bare> {
     }
 }
 
+/// `ibv_poll_cq`: how many of `wcs` were filled, or a negative code.
+///
+/// # Safety
+///
+/// `cq` is alive, or stands in for one that is.
+#[inline(always)]
+unsafe fn fill(cq: *mut sys::ibv_cq, wcs: &mut [WorkCompletion]) -> c_int {
+    let room = wcs.len().min(c_int::MAX as usize) as c_int;
+    // SAFETY: by the caller's promise; `wcs` has `room` entries of `ibv_wc`, which they are transparent over.
+    unsafe { sys::ibv_poll_cq(cq, room, wcs.as_mut_ptr().cast()) }
+}
+
+/// The first `count`.
+///
+/// # Safety
+///
+/// [`fill`] returned it, of these, and it is not negative.
+#[inline(always)]
+unsafe fn filled(wcs: &mut [WorkCompletion], count: c_int) -> &[WorkCompletion] {
+    // SAFETY: a provider fills no more entries than it was given, or it would have overrun them already. (Said twice: with
+    // an array of one, the caller's loop is none.)
+    unsafe {
+        std::hint::assert_unchecked(count as usize <= wcs.len());
+        std::slice::from_raw_parts(wcs.as_ptr(), count as usize)
+    }
+}
+
 /// What [`CompletionQueue::arm`] shall raise an event for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Arm {
@@ -250,26 +278,16 @@ impl<'a> CompletionQueue<'a, Bare> {
     #[doc(alias = "ibv_poll_cq")]
     #[inline(always)]
     pub fn poll<'w>(&self, wcs: &'w mut [WorkCompletion]) -> Result<&'w [WorkCompletion], PollError> {
-        let mut count = self.fill(wcs);
+        // SAFETY: alive.
+        let mut count = unsafe { fill(self.raw.as_ptr(), wcs) };
         if count <= 0 {
             if count == 0 && self.room.left_behind().is_nothing() {
                 return Ok(&[]);
             }
             count = self.found_none(count, wcs)?;
         }
-        // SAFETY: a provider fills no more entries than it was given, or it would have overrun them already. (Said
-        // twice: with an array of one, the caller's loop is none.)
-        Ok(unsafe {
-            std::hint::assert_unchecked(count as usize <= wcs.len());
-            std::slice::from_raw_parts(wcs.as_ptr(), count as usize)
-        })
-    }
-
-    #[inline(always)]
-    fn fill(&self, wcs: &mut [WorkCompletion]) -> c_int {
-        let room = wcs.len().min(c_int::MAX as usize) as c_int;
-        // SAFETY: the queue is alive, and `wcs` has `room` entries of `ibv_wc`, which they are transparent over.
-        unsafe { sys::ibv_poll_cq(self.raw.as_ptr(), room, wcs.as_mut_ptr().cast()) }
+        // SAFETY: as many as were filled.
+        Ok(unsafe { filled(wcs, count) })
     }
 
     /// A poll failed, or found nothing while something is left behind: which a poll that begins now may free.
@@ -277,7 +295,8 @@ impl<'a> CompletionQueue<'a, Bare> {
     #[inline(never)]
     fn found_none(&self, count: c_int, wcs: &mut [WorkCompletion]) -> Result<c_int, PollError> {
         let left = self.room.left_behind();
-        let count = if count < 0 { count } else { self.fill(wcs) };
+        // SAFETY: alive.
+        let count = if count < 0 { count } else { unsafe { fill(self.raw.as_ptr(), wcs) } };
         let found = usize::try_from(count).map_err(|_| PollError::new(count))?;
         if found < wcs.len() {
             self.room.seen_empty(left);

@@ -2,7 +2,7 @@
 
 #[cfg(feature = "mlx5")]
 use super::{Arm, Delivery, Direct};
-use super::{CompletionQueue, CqKind, PollError, PollSuccessesError, WorkCompletion};
+use super::{CompletionQueue, PollError, WorkCompletion};
 use crate::error::Result;
 use crate::qp::Extended;
 
@@ -13,16 +13,6 @@ use crate::qp::Extended;
     label = "one poller reads it: `let mut poller = ibv::Poller::<()>::new(&cq)?` of one made by `build_extended` (with its fields for `()`, if it has any), `ibv::mlx5::Poller::new(&cq)?` of a direct one; then `poller.poll(..)`. Code for any kind takes `&mut impl PollCq`"
 )]
 pub trait PolledByAnybody {
-    fn never<T>(&self) -> T;
-}
-
-/// Implemented by nothing.
-#[doc(hidden)]
-#[diagnostic::on_unimplemented(
-    message = "successes alone are given by an extended completion queue's `Poller`",
-    label = "make the queue by `build_extended::<F>()`, where `F` names what is read of each; then `let mut poller = ibv::Poller::<F>::new(&cq)?`, and `poller.poll_successes(..)`"
-)]
-pub trait GivesSuccesses {
     fn never<T>(&self) -> T;
 }
 
@@ -52,17 +42,6 @@ impl<V: Delivery> CompletionQueue<'_, Direct<V>> {
     pub fn arm(&self, _: Arm) -> Result<()>
     where
         Self: PolledByAnybody,
-    {
-        self.never()
-    }
-}
-
-// as above
-impl<K: CqKind> CompletionQueue<'_, K> {
-    #[doc(hidden)]
-    pub fn poll_successes<'w, F>(&self, _: &'w mut [F]) -> Result<&'w [F], PollSuccessesError>
-    where
-        Self: GivesSuccesses,
     {
         self.never()
     }

@@ -2,9 +2,8 @@
 //!
 //! # Safety
 //!
-//! A provider leaves the pointers of readers null that were not asked for. A [`Record`] is made and [`Raw::read`] called
-//! at a completion, of a queue that has the readers which they call: one table says which those are, for the calls and
-//! for the check. What an [`ExtendedCompletion`] holds beside its head is what its status says.
+//! A provider leaves the pointers of readers null that were not asked for. [`Raw::read`] is called at a completion, of a
+//! queue that has the readers which it calls: one table says which those are, for the calls and for the check. What an [`ExtendedCompletion`] holds beside its head is what its status says.
 
 #![expect(unsafe_code, reason = "the Safety section above")]
 
@@ -13,7 +12,7 @@ use std::fmt;
 use ibv_sys as sys;
 
 use super::fields::WcFields;
-use super::wc::{PollError, PollSuccessesError, WcError, WcStatus, WorkCompletion};
+use super::wc::{WcError, WcStatus};
 
 /// The reader of the opcode, which all queues have.
 pub(super) const OPCODE: u64 = 1 << 63;
@@ -86,35 +85,6 @@ readers! { raw,
         read_completion_wallclock_ns, ibv_wc_read_completion_wallclock_ns, |time| raw.wall_clock = time;
 }
 
-/// What the completion at which `cq` stands says of its failure.
-///
-/// # Safety
-///
-/// `cq` stands at a completion; all queues have both readers.
-pub(super) unsafe fn failure(cq: *mut sys::ibv_cq_ex) -> WcError {
-    // SAFETY: by the caller's promise.
-    let (qp_num, vendor_err) = unsafe { (sys::ibv_wc_read_qp_num(cq), sys::ibv_wc_read_vendor_err(cq)) };
-    // SAFETY: alive.
-    let (id, status) = unsafe { ((*cq).wr_id, (*cq).status) };
-    WcError { id, status: WcStatus(status), qp_num, vendor_err }
-}
-
-/// What is copied out of a completion.
-pub(super) trait Record: Copy {
-    /// How a poll for these can end.
-    type Error: From<PollError>;
-
-    /// Becomes that of a success. (In place: by value, it would go through memory twice.)
-    ///
-    /// # Safety
-    ///
-    /// `cq` stands at such a completion, and has the readers that this calls.
-    unsafe fn succeed(&mut self, cq: *mut sys::ibv_cq_ex);
-
-    /// Becomes that of a failure, or makes it an error if it is of successes alone.
-    fn fail(&mut self, failure: WcError) -> Result<(), Self::Error>;
-}
-
 /// What a completion queue says of every completion.
 #[derive(Clone, Copy)]
 struct Head {
@@ -181,12 +151,44 @@ impl<F: WcFields> ExtendedCompletion<F> {
     ///
     /// # Safety
     ///
-    /// As [`Record::succeed`].
+    /// It does, and has the readers of `F`.
     #[inline(always)]
     pub(super) unsafe fn of_success(cq: *mut sys::ibv_cq_ex) -> Self {
         // SAFETY: by the caller's promise.
         let (head, raw) = unsafe { (Head::of_success(cq), Raw::read(cq, F::READS)) };
         Self { head, rest: Rest { fields: F::of(&raw) } }
+    }
+
+    /// Becomes that. (In place: by value, it would go through memory twice.)
+    ///
+    /// # Safety
+    ///
+    /// As [`of_success`](Self::of_success).
+    #[inline(always)]
+    pub(super) unsafe fn succeed(&mut self, cq: *mut sys::ibv_cq_ex) {
+        // SAFETY: by the caller's promise.
+        let raw = unsafe {
+            self.head = Head::of_success(cq);
+            Raw::read(cq, F::READS)
+        };
+        self.rest.fields = F::of(&raw);
+    }
+
+    /// Becomes that of the completion at which `cq` stands, whatever it is.
+    ///
+    /// # Safety
+    ///
+    /// As [`of_success`](Self::of_success).
+    pub(super) unsafe fn become_any(&mut self, cq: *mut sys::ibv_cq_ex) {
+        // SAFETY: by the caller's promise; all queues have the readers of failures.
+        unsafe {
+            if (*cq).status == sys::IBV_WC_SUCCESS {
+                return self.succeed(cq);
+            }
+            self.head = Head { id: (*cq).wr_id, status: (*cq).status };
+            let (qp_num, vendor_err) = (sys::ibv_wc_read_qp_num(cq), sys::ibv_wc_read_vendor_err(cq));
+            self.rest.failure = Failure { qp_num, vendor_err };
+        }
     }
 
     /// Success, or what went wrong.
@@ -212,74 +214,9 @@ impl<F: WcFields> ExtendedCompletion<F> {
 
     #[cold]
     fn error(&self) -> WcError {
-        // SAFETY: not of a success: `fail` or `default` has made it.
+        // SAFETY: not of a success: `become_any` or `default` has made it.
         let Failure { qp_num, vendor_err } = unsafe { self.rest.failure };
         WcError { id: self.id(), status: self.status(), qp_num, vendor_err }
-    }
-}
-
-impl<F: WcFields> Record for ExtendedCompletion<F> {
-    type Error = PollError;
-
-    #[inline(always)]
-    unsafe fn succeed(&mut self, cq: *mut sys::ibv_cq_ex) {
-        // SAFETY: by the caller's promise.
-        let raw = unsafe {
-            self.head = Head::of_success(cq);
-            Raw::read(cq, F::READS)
-        };
-        self.rest.fields = F::of(&raw);
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn fail(&mut self, failure: WcError) -> Result<(), PollError> {
-        let WcError { id, status, qp_num, vendor_err } = failure;
-        self.head = Head { id, status: status.0 };
-        self.rest.failure = Failure { qp_num, vendor_err };
-        Ok(())
-    }
-}
-
-impl Record for WorkCompletion {
-    type Error = PollError;
-
-    #[inline(always)]
-    unsafe fn succeed(&mut self, cq: *mut sys::ibv_cq_ex) {
-        // SAFETY: by the caller's promise; all queues have the standard fields.
-        let (head, raw) = unsafe { (Head::of_success(cq), Raw::read(cq, STANDARD | OPCODE | FLAGS)) };
-        *self = Self::from_c(sys::ibv_wc { wr_id: head.id, status: head.status, ..raw.wc });
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn fail(&mut self, failure: WcError) -> Result<(), PollError> {
-        let WcError { id, status, qp_num, vendor_err } = failure;
-        *self = Self::from_c(sys::ibv_wc {
-            wr_id: id,
-            status: status.0,
-            qp_num,
-            vendor_err,
-            ..Default::default()
-        });
-        Ok(())
-    }
-}
-
-/// The fields alone, of successes.
-impl<F: WcFields> Record for F {
-    type Error = PollSuccessesError;
-
-    #[inline(always)]
-    unsafe fn succeed(&mut self, cq: *mut sys::ibv_cq_ex) {
-        // SAFETY: by the caller's promise.
-        *self = F::of(&unsafe { Raw::read(cq, F::READS) });
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn fail(&mut self, failure: WcError) -> Result<(), PollSuccessesError> {
-        Err(failure.into())
     }
 }
 

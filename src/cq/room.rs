@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use super::front::Front;
 use crate::error::{Error, Result};
 
 /// The entries of a completion queue: how many there are, are promised, and are left behind.
@@ -14,6 +15,8 @@ pub(crate) struct Room {
     overcommit: bool,
     promised: AtomicU32,
     left: AtomicU64,
+    /// What an extended queue is polled by: closed when something is left behind, so that its polls need not look.
+    front: Front,
 }
 
 /// What was left behind: all in all so far, in the high half, which wraps around; and of that what is not free yet, in
@@ -50,7 +53,17 @@ impl Left {
 
 impl Room {
     pub(crate) fn new(capacity: u32, overcommit: bool) -> Self {
-        Self { capacity, overcommit, promised: AtomicU32::new(0), left: AtomicU64::new(0) }
+        Self {
+            capacity,
+            overcommit,
+            promised: AtomicU32::new(0),
+            left: AtomicU64::new(0),
+            front: Front::none(),
+        }
+    }
+
+    pub(super) fn front(&self) -> &Front {
+        &self.front
     }
 
     pub(super) fn capacity(&self) -> u32 {
@@ -87,6 +100,7 @@ impl Room {
     pub(crate) fn leave_behind(&self, promise: u32) {
         // the low half holds at most what is promised, 32 bits; the high half may wrap around
         self.left.fetch_add(u64::from(promise) << 32 | u64::from(promise), Ordering::Release);
+        self.front.close();
     }
 
     /// What is left behind. To be read before a poll.

@@ -29,6 +29,7 @@ impl Default for WorkCompletion {
 }
 
 impl WorkCompletion {
+    #[cfg(feature = "mlx5")]
     #[inline(always)]
     pub(crate) fn from_c(wc: sys::ibv_wc) -> Self {
         Self(wc)
@@ -389,17 +390,6 @@ codes! {
 #[error("polling failed with {code}: the completion queue is of no more use")]
 pub struct PollError {
     code: c_int,
-}
-
-/// Why [`poll_successes`](crate::Poller::poll_successes) has none to give.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum PollSuccessesError {
-    /// The next completion is of a failure; it is off the queue.
-    #[error(transparent)]
-    Completion(#[from] WcError),
-    /// Polling failed.
-    #[error(transparent)]
-    Poll(#[from] PollError),
 }
 
 impl PollError {

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use ibv::fields::{ByteLen, HasGrh, Imm, InvalidatedRkey, QpNum, SrcQp, Timestamp, WallClock, WrId};
+use ibv::fields::{ByteLen, HasGrh, Imm, InvalidatedRkey, QpNum, SrcQp, Timestamp, WallClock};
 use ibv::{
     AddressHandle, AddressVector, Arm, CompletionChannel, CompletionQueue, Empty, Error, Extended,
-    ExtendedCompletion, GRH_LEN, Grh, Inline, PollSuccessesError, Poller, QueuePair, Rc, RemoteAccess, Type2,
-    Ud, UdInitAttr, WcFields, WcOpcode, WcStatus, bind_mw, read, recv, send, send_imm, send_inv, write,
-    write_imm,
+    ExtendedCompletion, GRH_LEN, Grh, Inline, PollCq, Poller, QueuePair, Rc, RemoteAccess, Type2, Ud,
+    UdInitAttr, WcFields, WcOpcode, WcStatus, WorkCompletion, bind_mw, read, recv, send, send_imm, send_inv,
+    write, write_imm,
 };
 
 use crate::rig::{
@@ -160,13 +160,12 @@ fn errors_and_flushes_say_why() {
 }
 
 #[test]
-fn successes_come_up_to_a_failure() {
-    type Fields = (WrId, WcOpcode, ByteLen);
+fn polls_of_both_kinds_take_turns() {
     scenario(|rig| {
-        let (parts, cq) = (rig.parts(), queue::<Fields>(rig));
+        let (parts, cq) = (rig.parts(), queue::<WcOpcode>(rig));
         let (to, far) = (parts.zeros(64), parts.open(64));
         let [a, b] = pair(&parts, &cq, &cq);
-        let mut poller = Poller::<Fields>::new(&cq).unwrap();
+        let mut poller = Poller::<WcOpcode>::new(&cq).unwrap();
         let mut closed = far.remote_region();
         closed.rkey ^= 0x55;
         for id in 1..=3 {
@@ -175,24 +174,32 @@ fn successes_come_up_to_a_failure() {
         }
         a.post(write(Inline(&[1]), closed.slice(..1).unwrap()).id(4)).unwrap();
         a.post(send(Empty).id(5)).unwrap();
-        let mut done = [(WrId(0), WcOpcode::SEND, ByteLen(None)); 16];
-        let mut failed = Vec::new();
-        let mut found = gather(8, |_| match poller.poll_successes(&mut done) {
-            Ok(done) => done.to_vec(),
-            Err(PollSuccessesError::Completion(failure)) => {
-                failed.push((failure.id, failure.status));
-                vec![(WrId(failure.id), WcOpcode::SEND, ByteLen(None))]
+        let (mut wcs, mut extended) =
+            ([WorkCompletion::default(); 2], [ExtendedCompletion::<WcOpcode>::default(); 2]);
+        let mut turn = 0;
+        let mut found = gather(8, |_| {
+            turn += 1;
+            match turn % 3 {
+                0 => poller.poll_one().unwrap().iter().map(what).collect(),
+                1 => poller.poll(&mut extended).unwrap().iter().map(what).collect(),
+                _ => {
+                    let done = poller.poll_into(&mut wcs).unwrap().iter();
+                    done.map(|wc| (wc.id(), wc.result().map(|done| done.opcode()).map_err(|e| e.status)))
+                        .collect::<Vec<_>>()
+                }
             }
-            Err(error) => panic!("{error}"),
         });
-        assert_eq!(failed, [(4, WcStatus::REM_ACCESS_ERR), (5, WcStatus::WR_FLUSH_ERR)]);
-        found.sort_unstable_by_key(|(id, ..)| id.0);
-        let sent = |id| (WrId(id), WcOpcode::SEND, ByteLen(None));
-        let received = |id| (WrId(id), WcOpcode::RECV, ByteLen(Some(9)));
-        let all = [1, 2, 3, 4, 5].map(sent).into_iter().chain([11, 12, 13].map(received));
-        assert!(found.iter().copied().eq(all), "{found:?}");
-        assert_eq!(poller.poll_successes(&mut done).unwrap(), []);
+        found.sort_unstable_by_key(|(id, _)| *id);
+        let sent = [1, 2, 3].map(|id| (id, Ok(WcOpcode::SEND)));
+        let failed = [(4, Err(WcStatus::REM_ACCESS_ERR)), (5, Err(WcStatus::WR_FLUSH_ERR))];
+        let received = [11, 12, 13].map(|id| (id, Ok(WcOpcode::RECV)));
+        assert!(found.iter().copied().eq(sent.into_iter().chain(failed).chain(received)), "{found:?}");
+        assert!(poller.poll_into(&mut wcs).unwrap().is_empty());
     });
+
+    fn what(wc: &ExtendedCompletion<WcOpcode>) -> (u64, Result<WcOpcode, WcStatus>) {
+        (wc.id(), wc.result().map_err(|error| error.status))
+    }
 }
 
 #[test]

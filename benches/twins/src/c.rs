@@ -107,9 +107,9 @@ unsafe extern "C" {
     pub(crate) fn c_poll_1(cq: *mut ibv_cq, wcs: *mut ibv_wc, operations: u64) -> u64;
     pub(crate) fn c_poll_16(cq: *mut ibv_cq, wcs: *mut ibv_wc, operations: u64) -> u64;
     pub(crate) fn c_poll_empty(cq: *mut ibv_cq, wcs: *mut ibv_wc, operations: u64) -> u64;
+    pub(crate) fn c_poll_ex_ids_16(cq: *mut ibv_cq, wcs: *mut ibv_wc, operations: u64) -> u64;
     pub(crate) fn c_poll_ex_1(cq: *mut ibv_cq_ex, operations: u64) -> u64;
     pub(crate) fn c_poll_ex_16(cq: *mut ibv_cq_ex, operations: u64) -> u64;
-    pub(crate) fn c_poll_ex_ids_16(cq: *mut ibv_cq_ex, operations: u64) -> u64;
     pub(crate) fn c_poll_ex_empty(cq: *mut ibv_cq_ex, operations: u64) -> u64;
     pub(crate) fn c_poll_ex_fields_16(cq: *mut ibv_cq_ex, operations: u64) -> u64;
 }

@@ -228,7 +228,7 @@ pub fn with_rows<U: Use>(provider: Provider<'_>, then: U) -> Result<U::Result, E
     let polled_list = if is_device { polled_one } else { polled_list };
     let [ex_1, ex_16, ex_empty] = [polled_one, polled_list, polled_empty].map(|cq| cq.as_ptr().cast());
     let mut ex_wcs = ([ExtendedCompletion::default(); 16], [ExtendedCompletion::default(); 32]);
-    let mut ids = [ibv::fields::WrId(0); 16];
+    let mut bare_wcs = [WorkCompletion::default(); 16];
     let mut fields_wcs = [ExtendedCompletion::default(); 16];
     // bytes are none, of WRITEs; the provider that does nothing receives, but has no bytes nor number
     let numbers = if is_device { 16 * u64::from(of_polled.qp_num()) } else { 0 };
@@ -394,9 +394,12 @@ pub fn with_rows<U: Use>(provider: Provider<'_>, then: U) -> Result<U::Result, E
         poll_ex_ids_16 / 16,
         polled_16,
         NOTHING,
-        |n| Poller::new(polled_list)
-            .is_ok_and(|mut poller| ours_poll_ex_ids_16(&mut poller, &mut ids, n) == sum_of(16, n)),
-        c_poll_ex_ids_16(ex_16, n) == sum_of(16, n)
+        |n| Poller::new(polled_list).is_ok_and(|mut poller| ours_poll_ex_ids_16(
+            &mut poller,
+            &mut bare_wcs,
+            n
+        ) == sum_of(16, n)),
+        c_poll_ex_ids_16(ex_16.cast(), c_wcs, n) == sum_of(16, n)
     );
     row!(
         poll_ex_fields_16 / 16,

@@ -10,11 +10,12 @@
     reason = "a `?` in a shell's operation ends that, and not the shell"
 )]
 
-use ibv::fields::{ByteLen, QpNum, WrId};
+use ibv::fields::{ByteLen, QpNum};
 use ibv::{
     AddressHandle, Arm, BatchStorage, CompletionQueue, Error, Extended, ExtendedCompletion, Inline,
-    MemoryRegion, MrSlice, MrU64, Pages, Poller, Prepared, ProtectionDomain, QueuePair, Rc, RecvStorage,
-    RemoteSlice, RemoteU64, Ud, WcOpcode, WorkCompletion, Write, fetch_add, recv, send, state::Rts, write,
+    MemoryRegion, MrSlice, MrU64, Pages, PollCq, Poller, Prepared, ProtectionDomain, QueuePair, Rc,
+    RecvStorage, RemoteSlice, RemoteU64, Ud, WcOpcode, WorkCompletion, Write, fetch_add, recv, send,
+    state::Rts, write,
 };
 
 use crate::shells;
@@ -157,14 +158,8 @@ shells! {
         || poller.poll(wcs)
     }
 
-    fn ours_poll_ex_ids_16<'a>(poller: &mut Poller<'a, WrId>, ids: &mut [WrId; 16]) -> u64 {
-        |_id| {
-            let mut sum = 0u64;
-            for WrId(id) in poller.poll_successes(ids).ok()? {
-                sum += id;
-            }
-            Some(sum)
-        }
+    fn ours_poll_ex_ids_16<'a>(poller: &mut Poller<'a>, wcs: &mut [WorkCompletion; 16]) -> u64 {
+        || poller.poll_into(wcs)
     }
 
     fn ours_poll_ex_empty<'a>(poller: &mut Poller<'a>, wcs: &mut [ExtendedCompletion<()>; 32]) -> u64 {

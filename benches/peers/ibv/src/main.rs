@@ -2,11 +2,10 @@
 
 use std::process::ExitCode;
 
-use ibv::fields::WrId;
 use ibv::state::{Reset, Rts};
 use ibv::{
     Backend, BatchStorage, CompletionQueue, Connection, Context, Endpoint, Extended, ExtendedCompletion,
-    InitAttr, Inline, MrSlice, Poller, QueuePair, QueuePairBuilder, Rc, RecvStorage, RemoteAccess,
+    InitAttr, Inline, MrSlice, PollCq, Poller, QueuePair, QueuePairBuilder, Rc, RecvStorage, RemoteAccess,
     RemoteSlice, WorkCompletion, Write, recv, send, write,
 };
 use ibv_bench_peers::{
@@ -25,8 +24,8 @@ struct Objects {
     requests: [Write<MrSlice<'static>>; 16],
     sends: &'static CompletionQueue<'static>,
     recvs: &'static CompletionQueue<'static>,
-    extended_sends: Poller<'static, WrId>,
-    extended_recvs: Poller<'static, WrId>,
+    extended_sends: Poller<'static>,
+    extended_recvs: Poller<'static>,
     /// Which of the queue pairs the row is about.
     is_extended: bool,
 }
@@ -46,15 +45,9 @@ impl<const N: usize> Room for [WorkCompletion; N] {
     }
 }
 
-impl<const N: usize> Room for [ExtendedCompletion<WrId>; N] {
+impl<const N: usize> Room for [ExtendedCompletion<()>; N] {
     fn new() -> Self {
         [ExtendedCompletion::default(); N]
-    }
-}
-
-impl<const N: usize> Room for [WrId; N] {
-    fn new() -> Self {
-        [WrId(0); N]
     }
 }
 
@@ -71,17 +64,11 @@ impl Done for WorkCompletion {
     }
 }
 
-impl Done for ExtendedCompletion<WrId> {
+impl Done for ExtendedCompletion<()> {
     #[inline(always)]
     fn success(&self) -> u64 {
-        self.result().expect("a success").0
-    }
-}
-
-impl Done for WrId {
-    #[inline(always)]
-    fn success(&self) -> u64 {
-        self.0
+        self.result().expect("a success");
+        self.id()
     }
 }
 
@@ -156,8 +143,8 @@ rows! {
         poll_16 / 16 |sends, wcs: [WorkCompletion; 16]| sends.poll(wcs);
         poll_empty / 0 |sends, wcs: [WorkCompletion; 32]| sends.poll(wcs);
         poll_ex_1 / 1 |extended_sends, _wc: ()| extended_sends.poll_one();
-        poll_ex_ids_16 / 16 |extended_sends, wcs: [WrId; 16]| extended_sends.poll_successes(wcs);
-        poll_ex_empty / 0 |extended_sends, wcs: [ExtendedCompletion<WrId>; 32]| extended_sends.poll(wcs);
+        poll_ex_ids_16 / 16 |extended_sends, wcs: [WorkCompletion; 16]| extended_sends.poll_into(wcs);
+        poll_ex_empty / 0 |extended_sends, wcs: [ExtendedCompletion<()>; 32]| extended_sends.poll(wcs);
     }
 }
 
@@ -232,7 +219,7 @@ fn objects(row: &str) -> Result<Objects> {
     let mr = kept(pd.alloc_remote(MEMORY, RemoteAccess::WRITE)?);
     let cq = || ctx.create_cq(2 * DEPTH).map(kept);
     let (sends, recvs) = (cq()?, cq()?);
-    let polled = || CompletionQueue::builder(ctx, 2 * DEPTH).build_extended::<WrId>().map(kept);
+    let polled = || CompletionQueue::builder(ctx, 2 * DEPTH).build_extended::<()>().map(kept);
     let (polled_sends, polled_recvs) = (polled()?, polled()?);
     let (data, to) = (mr.slice(..LENGTH)?, mr.remote_region().slice(TO..TO + LENGTH)?);
     let mut requests = [write(data, to); 16];

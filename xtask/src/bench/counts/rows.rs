@@ -108,11 +108,11 @@ pub(super) const PAIRS: &[Pair] = rows! {
         poll_1: Extra(0);
         poll_16 / 16: Extra(0);
         poll_empty: Extra(4);
-        poll_ex_1: Extra(4);
+        poll_ex_1: Extra(0);
         poll_ex_16 / 16: Extra(80);
-        poll_ex_ids_16 / 16: Extra(4);
+        poll_ex_ids_16 / 16: Extra(0);
         poll_ex_fields_16 / 16: Extra(384);
-        poll_ex_empty: Extra(4);
+        poll_ex_empty: Extra(0);
         arm: Extra(6);
         wr_write: Extra(8);
         wr_write_value: Extra(12);
@@ -171,12 +171,11 @@ pub(in crate::bench) fn about(group: &str) -> &'static str {
         "null" => {
             "Of a request or a completion, exact; the provider's own are left out. The bar is what a row may have: of a \
              single post or an event's request 6 more than C, for the checks of bounds and of what the object was made for; \
-             of a prepared one, an empty poll and any poll of an extended queue 4, for the look at what destroyed queue pairs \
-             left behind, at how many completions a run may have, or at whose request it is; of lists and polls that find something none. \
-             Completions of an extended queue are copied out before anybody looks at them, where C reads them in place: 5 for \
-             each (one load of two fields would be 1 less, but waits for the provider's stores to them, three times as long); \
-             24 with three fields, since each is stored and loaded, and whether there are bytes is decided apart from their \
-             use; of ids alone none. `wr_write` may have 8, and 12 if its data is a value: values are kept in registers over \
+             of a prepared one and an empty `ibv_poll_cq` 4, for the look at whose request it is, or at what destroyed queue \
+             pairs left behind; of lists and other polls none. But completions of an extended queue are copied out before \
+             anybody looks at them, where C reads them in place: 5 for each (one load of two fields would be 1 less, but \
+             waits for the provider's stores to them, three times as long); 24 with three fields, since each is stored and \
+             loaded, and whether there are bytes is decided apart from their use. `wr_write` may have 8, and 12 if its data is a value: values are kept in registers over \
              `ibv_wr_start`, where C loads them later. Each request of its list may have 3, the check against the peer's slice."
         }
         "libmlx5" => {

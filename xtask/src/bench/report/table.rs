@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use super::super::counts;
-use super::super::peers::{ALLOWANCE, COPIES};
+use super::super::peers::ALLOWANCE;
 use super::chart::escape;
 use super::data::{Data, Place, Row, Rows, Verdict};
 
@@ -112,9 +112,7 @@ pub(super) fn peers(data: &Data) -> Option<Table> {
     let note = format!(
         "The same loops through other crates, and ours, in one harness (`benches/peers`) and through the same libmlx5. C's are \
          counted of its own program, and its allocations not. Ours may have {ALLOWANCE} instructions more than the best of the \
-         others: as many are the check of a request against the peer's slice or the room for inline data, which they lack, and \
-         how a loop looks at what it was given; {COPIES} where ids are copied out of an extended queue, which others keep \
-         locked while the program looks at them."
+         others: as many are the check of a request against the peer's slice or the room for inline data, which they lack."
     );
     let columns = ["", "crate", "instructions", "allocations"];
     Table::new("Other crates".into(), note, &columns, rows, &data.peers)
