@@ -20,7 +20,7 @@ pub struct Place {
     pub(crate) gid_index: Option<u8>,
     /// The library that makes the device, if it is a software one.
     softhca: Option<PathBuf>,
-    /// On one processor, the library by which who polls in vain hands it over.
+    /// On one processor, the library by which who waits for the peer hands it over.
     handover: Option<PathBuf>,
 }
 
@@ -45,8 +45,7 @@ impl Place {
         Ok(Self { device: "mlx5_0".to_owned(), port: 1, gid_index: None, softhca, handover: handover()? })
     }
 
-    /// Whether there is but one processor: who polls anything but a completion queue keeps it there until the scheduler
-    /// takes it away.
+    /// Whether there is but one processor: who polls a socket keeps it there until the scheduler takes it away.
     pub fn has_one_processor(&self) -> bool {
         self.handover.is_some()
     }
@@ -69,8 +68,7 @@ impl Place {
     pub fn describe(&self) -> String {
         let address = self.gid_index.map_or_else(|| "LID".to_owned(), |index| format!("GID index {index}"));
         let soft = if self.softhca.is_some() { " of the software HCA under the stock libmlx5" } else { "" };
-        let one =
-            if self.has_one_processor() { ", one processor, handed over by who polls in vain" } else { "" };
+        let one = if self.has_one_processor() { ", one processor, handed over by who waits" } else { "" };
         format!("{}{soft}, port {}, {address}{one}", self.device, self.port)
     }
 

@@ -19,8 +19,17 @@ const GUEST_LIMIT: Duration = Duration::from_secs(5400);
 /// How long a run takes in a guest, in milliseconds: there a message takes some of them. How often, and all rows, in
 /// seconds.
 const GUEST_TIMES: [&str; 6] = ["--time", "1000", "--pairs", "15", "--total", "4500"];
-/// Where a clock counts instructions, runs differ by little more than where the scheduler's ticks come.
-const COUNTED_TIMES: [&str; 6] = ["--time", "50", "--pairs", "9", "--total", "600"];
+/// Where a clock counts instructions, runs differ by little more than where the scheduler's ticks come: as few as make an
+/// interval.
+const COUNTED_TIMES: [&str; 6] = ["--time", "50", "--pairs", "6", "--total", "420"];
+/// There, the processes take turns on one processor. By the ordinary scheduler, who yields gets it back while the other
+/// had it a millisecond more; in real time, the other has it next. The kernel's thread that carries packets comes first.
+const IN_TURNS: &str = r#"for thread in /proc/[0-9]*; do
+    read -r name <$thread/comm
+    [ "$name" = ksoftirqd/0 ] && chrt --fifo --pid 2 ${thread#/proc/} && exec chrt --rr 1 "$@"
+done
+echo "the processes can't take turns" >&2
+exit 1"#;
 
 /// Where latency and bandwidth are measured.
 #[derive(Debug)]
@@ -143,15 +152,20 @@ fn run_in_guest(kernel: &Kernel, program: &Path, options: &[OsString]) -> Result
     environment.extend(
         [("IBV_DEVICE", "rxe0"), ("IBV_GID_INDEX", "1")].map(|(name, value)| (name.into(), value.into())),
     );
-    let times = if vm::is_counted() { COUNTED_TIMES } else { GUEST_TIMES };
+    let (before, times) = match vm::is_counted() {
+        true => (&["sh", "-c", IN_TURNS, "sh"][..], COUNTED_TIMES),
+        false => (&[][..], GUEST_TIMES),
+    };
     let job = vm::Job {
         kernel: kernel.clone(),
         link: vm::Link::Rxe,
         timeout: GUEST_LIMIT,
         directory: std::env::current_dir().context("the current folder is gone")?,
         environment,
-        command: [program.into(), "--json".into()]
-            .into_iter()
+        command: before
+            .iter()
+            .map(OsString::from)
+            .chain([program.into(), "--json".into()])
             .chain(times.map(OsString::from))
             .chain(options.iter().cloned())
             .collect(),

@@ -59,7 +59,8 @@ fn limits(titles: &[String]) -> Vec<&'static str> {
             "Where the clock of a virtual machine counts its instructions, a time is how many of them programs and kernel \
              needed, and every run nearly the same: ratios are of one processor, without caches. So that two who poll do \
              not wait for the scheduler's ticks, who finds a completion queue empty there hands the processor over \
-             (`sched_yield`), ours and C's; who polls memory (`WRITE`) or a socket does not, and is left out.",
+             (`sched_yield`), or who finds that a WRITE is done, as next it would wait at its memory: ours and C's. Who \
+             polls a socket does not, and is left out.",
         );
     }
     let is_soft = |title: &String| title.contains("software HCA") || title.contains("rxe");
