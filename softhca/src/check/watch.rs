@@ -232,6 +232,8 @@ impl Queues {
         if let Some(s) = self.get(number) {
             s.next.store(0, Ordering::Release);
             s.behind.store(0, Ordering::Release);
+            // indices start anew, so a store that was not seen before would not be missed
+            s.turn.store(0, Ordering::Relaxed);
         }
     }
 

@@ -1,4 +1,4 @@
-/* Threads that post on queue pairs of their own, on one context. Prints "ok". */
+/* Threads that post on queue pairs of their own, and reset them, on one context. Prints "ok". */
 #include "end.h"
 #include <pthread.h>
 
@@ -8,8 +8,12 @@ static void *work(void *unused)
 {
 	struct end e = end_on(ctx);
 	struct where own = end_where(&e);
-	end_connect(&e, own, 14, 7);
 	for (uint64_t i = 0; i < 1000; i++) {
+		if (i % 4 == 0) {
+			struct ibv_qp_attr reset = { .qp_state = IBV_QPS_RESET };
+			CHECK(!ibv_modify_qp(e.qp, &reset, IBV_QP_STATE));
+			end_connect(&e, own, 14, 7);
+		}
 		end_post(&e, IBV_WR_RDMA_WRITE, i, 64, own);
 		struct ibv_wc wc = end_wait(&e);
 		CHECK(wc.status == IBV_WC_SUCCESS && wc.wr_id == i);
