@@ -4,6 +4,7 @@
 
 mod support_null;
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -17,6 +18,7 @@ use ibv::{
     Poller, ProtectionDomain, Rc, WcFields, WcOpcode, WcStatus, WorkCompletion,
 };
 use nullhca::{Hca, hca};
+use proptest::prelude::*;
 use support_null::*;
 
 fn queue<F: WcFields>(ctx: &Context) -> CompletionQueue<'_, Extended> {
@@ -231,6 +233,59 @@ fn all_of_the_standard_is_read_by_one_call() {
     assert_eq!(ids(poller.poll_into(&mut wcs).unwrap()), [4]);
     assert_eq!(ids(poller.poll_into(&mut wcs).unwrap()), []);
     assert_eq!(runs(hca()), 1);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Whatever polls are called in whatever order, by pollers that come and go, with runs of any length, and whether
+    /// queue pairs leave their room meanwhile or not.
+    #[test]
+    fn each_completion_comes_once_and_in_order(
+        steps in prop::collection::vec((0..8, 0..5usize), 1..200),
+        is_soft_roce: bool,
+    ) {
+        hca().configure(|config| config.device.vendor_id = if is_soft_roce { 0x00ff_ffff } else { 0x0002_c9ff });
+        let ctx = open();
+        let (pd, cq) = (ctx.alloc_pd().unwrap(), queue::<()>(&ctx));
+        let mut poller = Poller::<()>::new(&cq).unwrap();
+        let (mut next, mut waiting) = (0.., VecDeque::new());
+        let mut full = [ExtendedCompletion::default(); 4];
+        let mut bare = [WorkCompletion::default(); 4];
+        let of = |wc: &ExtendedCompletion<()>| (wc.id(), wc.result().is_ok());
+        // at the end, all that is left
+        for (what, room) in steps.into_iter().chain([(3, 4); 200]) {
+            let found: Vec<_> = match what {
+                0..3 => {
+                    let (id, is_good) = (next.next().unwrap(), what < 2);
+                    hca().complete(cq.as_ptr(), if is_good { message(id) } else { failed(id) });
+                    waiting.push_back((id, is_good));
+                    continue;
+                }
+                3 => poller.poll(&mut full[..room]).unwrap().iter().map(of).collect(),
+                4 => poller.poll_one().unwrap().iter().map(of).collect(),
+                5 => {
+                    let done = poller.poll_into(&mut bare[..room]).unwrap();
+                    done.iter().map(|wc| (wc.id(), wc.result().is_ok())).collect()
+                }
+                6 => {
+                    drop(poller);
+                    poller = Poller::new(&cq).unwrap();
+                    continue;
+                }
+                _ => {
+                    if let Ok(qp) = pd.create_qp::<Rc>(&cq, &cq).build() {
+                        drop(qp);
+                    }
+                    continue;
+                }
+            };
+            let room = if what == 4 { 1 } else { room };
+            prop_assert_eq!(found.len(), room.min(waiting.len()));
+            prop_assert!(waiting.drain(..found.len()).eq(found));
+        }
+        prop_assert!(waiting.is_empty());
+    }
 }
 
 #[test]
