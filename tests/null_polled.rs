@@ -212,6 +212,22 @@ fn a_poll_waits_for_the_clock() {
     }
 }
 
+#[test]
+fn a_clock_that_never_settles_ends_a_poll_and_no_more() {
+    hca().configure(|config| config.device.vendor_id = 0x00ff_ffff);
+    let ctx = open();
+    let cq = queue::<WallClock>(&ctx);
+    let mut poller = Poller::<WallClock>::new(&cq).unwrap();
+    (0..3).for_each(|id| hca().complete(cq.as_ptr(), message(id)));
+    let busy = vec![libc::EBUSY; 1 << 16];
+    hca().script("ibv_start_poll", &[&[0, 0], &busy[..]].concat());
+    let mut wcs = [ExtendedCompletion::default(); 4];
+    assert_eq!(poller.poll(&mut wcs).unwrap().len(), 2);
+    hca().script("ibv_start_poll", &busy);
+    assert_eq!(poller.poll(&mut wcs).unwrap_err().code(), libc::EBUSY);
+    assert_eq!(poller.poll(&mut wcs).unwrap().len(), 1);
+}
+
 fn ids(done: &[WorkCompletion]) -> Vec<u64> {
     done.iter().map(WorkCompletion::id).collect()
 }

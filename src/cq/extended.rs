@@ -128,7 +128,7 @@ unsafe fn start(ex: *mut sys::ibv_cq_ex) -> c_int {
 ///
 /// As there.
 unsafe fn start_at_leisure(ex: *mut sys::ibv_cq_ex) -> c_int {
-    const TRIES: u32 = 1 << 20;
+    const TRIES: u32 = 1 << 16;
     for _ in 1..TRIES {
         // SAFETY: by the caller's promise.
         match unsafe { start(ex) } {
@@ -402,6 +402,8 @@ impl<'a, F: WcFields> Poller<'a, F> {
         match result {
             0 | libc::ENOENT => Ok((found, result != 0)),
             code if found == 0 => Err(PollError::new(code)),
+            // for this moment only
+            libc::EBUSY => Ok((found, false)),
             code => {
                 self.die(code);
                 Ok((found, false))
