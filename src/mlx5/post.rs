@@ -91,12 +91,12 @@ impl<'q, const ALONE: bool, const FENCED: bool> Writer<'q, ALONE, FENCED> {
     }
 
     #[inline(always)]
-    fn start(&mut self, head: Head, opcode: u8, imm: Option<u32>) {
-        (self.head, self.opcode, self.imm) = (head, opcode, imm.unwrap_or(0));
+    fn start(&mut self, head: &Head, opcode: u8, imm: Option<u32>) {
+        (self.head, self.opcode, self.imm) = (*head, opcode, imm.unwrap_or(0));
     }
 
     #[inline(always)]
-    fn atomic(mut self, head: Head, opcode: u8, at: &RemoteU64, swap_add: u64, compare: u64) -> Self {
+    fn atomic(mut self, head: &Head, opcode: u8, at: &RemoteU64, swap_add: u64, compare: u64) -> Self {
         self.start(head, opcode, None);
         self.put(wqe::remote(at.addr, at.rkey));
         self.put(wqe::atomic(swap_add, compare));
@@ -154,47 +154,47 @@ impl<const ALONE: bool, const FENCED: bool> Encode for Writer<'_, ALONE, FENCED>
     type Done = Written;
 
     #[inline(always)]
-    fn send(mut self, head: Head, imm: Option<u32>) -> Self {
+    fn send(mut self, head: &Head, imm: Option<u32>) -> Self {
         self.start(head, if imm.is_some() { opcode::SEND_IMM } else { opcode::SEND }, imm);
         self
     }
 
     #[inline(always)]
-    fn send_inv(mut self, head: Head, rkey: u32) -> Self {
+    fn send_inv(mut self, head: &Head, rkey: u32) -> Self {
         self.start(head, opcode::SEND_INVAL, Some(rkey));
         self
     }
 
     #[inline(always)]
-    fn write(mut self, head: Head, to: &RemoteSlice, imm: Option<u32>) -> Self {
+    fn write(mut self, head: &Head, to: &RemoteSlice, imm: Option<u32>) -> Self {
         self.start(head, if imm.is_some() { opcode::RDMA_WRITE_IMM } else { opcode::RDMA_WRITE }, imm);
         self.put(wqe::remote(to.addr, to.rkey));
         self
     }
 
     #[inline(always)]
-    fn read(mut self, head: Head, from: &RemoteSlice) -> Self {
+    fn read(mut self, head: &Head, from: &RemoteSlice) -> Self {
         self.start(head, opcode::RDMA_READ, None);
         self.put(wqe::remote(from.addr, from.rkey));
         self
     }
 
     #[inline(always)]
-    fn cmp_swp(self, head: Head, at: &RemoteU64, compare: u64, swap: u64) -> Self {
+    fn cmp_swp(self, head: &Head, at: &RemoteU64, compare: u64, swap: u64) -> Self {
         self.atomic(head, opcode::ATOMIC_CS, at, swap, compare)
     }
 
     #[inline(always)]
-    fn fetch_add(self, head: Head, at: &RemoteU64, add: u64) -> Self {
+    fn fetch_add(self, head: &Head, at: &RemoteU64, add: u64) -> Self {
         self.atomic(head, opcode::ATOMIC_FA, at, add, 0)
     }
 
-    fn local_inv(mut self, head: Head, rkey: u32) -> Result<Written, PostError> {
+    fn local_inv(mut self, head: &Head, rkey: u32) -> Result<Written, PostError> {
         self.start(head, opcode::UMR, Some(rkey));
         self.update_key(&wqe::invalidate())
     }
 
-    fn bind_mw(mut self, head: Head, bind: &sys::ibv_send_wr_u2_bind_mw) -> Result<Written, PostError> {
+    fn bind_mw(mut self, head: &Head, bind: &sys::ibv_send_wr_u2_bind_mw) -> Result<Written, PostError> {
         let sys::ibv_send_wr_u2_bind_mw { mw, rkey, bind_info } = *bind;
         let sys::ibv_mw_bind_info { mr, addr, length, mw_access_flags: access } = bind_info;
         // SAFETY: window and region are alive until the request was posted.
@@ -225,7 +225,7 @@ impl<const ALONE: bool, const FENCED: bool> Encode for Writer<'_, ALONE, FENCED>
             unlikely();
             return Ok(self.finish::<false>());
         }
-        self.put(wqe::data(addr, length, lkey));
+        self.put(wqe::data_of_one(addr, length, lkey));
         Ok(self.finish::<false>())
     }
 

@@ -68,6 +68,12 @@ pub(super) const fn data(addr: u64, len: u32, lkey: u32) -> Segment {
     Segment::be((len as u64) << 32 | lkey as u64, addr)
 }
 
+/// The same, if length and key come from one element of a send: those the compiler loads as one word, to turn it round.
+#[inline(always)]
+pub(super) const fn data_of_one(addr: u64, len: u32, lkey: u32) -> Segment {
+    Segment::be((len as u64 | (lkey as u64) << 32).rotate_left(32), addr)
+}
+
 /// What follows the control segment of a local invalidate: of the key that the control segment names.
 pub(super) const fn invalidate() -> [Segment; 7] {
     const NOTHING: Segment = Segment::be(0, 0);

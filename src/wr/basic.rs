@@ -52,7 +52,7 @@ macro_rules! set {
 
 impl<D> Slot<'_, D> {
     #[inline(always)]
-    fn head(&mut self, opcode: sys::ibv_wr_opcode, head: Head, imm: Option<u32>) {
+    fn head(&mut self, opcode: sys::ibv_wr_opcode, head: &Head, imm: Option<u32>) {
         set!(self.wr, wr_id = head.id);
         set!(self.wr, next = null_mut());
         set!(self.wr, opcode = opcode);
@@ -86,21 +86,21 @@ impl<D: Elements> Encode for Slot<'_, D> {
     type Done = ();
 
     #[inline(always)]
-    fn send(mut self, head: Head, imm: Option<u32>) -> Self {
+    fn send(mut self, head: &Head, imm: Option<u32>) -> Self {
         let opcode = if imm.is_some() { sys::IBV_WR_SEND_WITH_IMM } else { sys::IBV_WR_SEND };
         self.head(opcode, head, imm);
         self
     }
 
     #[inline(always)]
-    fn send_inv(mut self, head: Head, rkey: u32) -> Self {
+    fn send_inv(mut self, head: &Head, rkey: u32) -> Self {
         self.head(sys::IBV_WR_SEND_WITH_INV, head, None);
         set!(self.wr, u1.invalidate_rkey = rkey);
         self
     }
 
     #[inline(always)]
-    fn write(mut self, head: Head, to: &RemoteSlice, imm: Option<u32>) -> Self {
+    fn write(mut self, head: &Head, to: &RemoteSlice, imm: Option<u32>) -> Self {
         let opcode = if imm.is_some() { sys::IBV_WR_RDMA_WRITE_WITH_IMM } else { sys::IBV_WR_RDMA_WRITE };
         self.head(opcode, head, imm);
         self.remote(to);
@@ -108,28 +108,28 @@ impl<D: Elements> Encode for Slot<'_, D> {
     }
 
     #[inline(always)]
-    fn read(mut self, head: Head, from: &RemoteSlice) -> Self {
+    fn read(mut self, head: &Head, from: &RemoteSlice) -> Self {
         self.head(sys::IBV_WR_RDMA_READ, head, None);
         self.remote(from);
         self
     }
 
     #[inline(always)]
-    fn cmp_swp(mut self, head: Head, at: &RemoteU64, compare: u64, swap: u64) -> Self {
+    fn cmp_swp(mut self, head: &Head, at: &RemoteU64, compare: u64, swap: u64) -> Self {
         self.head(sys::IBV_WR_ATOMIC_CMP_AND_SWP, head, None);
         self.atomic(at, compare, swap);
         self
     }
 
     #[inline(always)]
-    fn fetch_add(mut self, head: Head, at: &RemoteU64, add: u64) -> Self {
+    fn fetch_add(mut self, head: &Head, at: &RemoteU64, add: u64) -> Self {
         self.head(sys::IBV_WR_ATOMIC_FETCH_AND_ADD, head, None);
         self.atomic(at, add, 0);
         self
     }
 
     #[inline(always)]
-    fn local_inv(mut self, head: Head, rkey: u32) -> Result<(), PostError> {
+    fn local_inv(mut self, head: &Head, rkey: u32) -> Result<(), PostError> {
         self.head(sys::IBV_WR_LOCAL_INV, head, None);
         set!(self.wr, u1.invalidate_rkey = rkey);
         set_elements(self.wr, null(), 0);
@@ -137,7 +137,7 @@ impl<D: Elements> Encode for Slot<'_, D> {
     }
 
     #[inline(always)]
-    fn bind_mw(mut self, head: Head, bind: &sys::ibv_send_wr_u2_bind_mw) -> Result<(), PostError> {
+    fn bind_mw(mut self, head: &Head, bind: &sys::ibv_send_wr_u2_bind_mw) -> Result<(), PostError> {
         self.head(sys::IBV_WR_BIND_MW, head, None);
         set!(self.wr, u2.bind_mw = *bind);
         set_elements(self.wr, null(), 0);

@@ -6,14 +6,26 @@ use super::error::PostError;
 use super::request::Address;
 use crate::mr::{MrSlice, RemoteSlice, RemoteU64};
 
-/// What every request carries.
+/// What every request carries, in the form in which an `ibv_qp_ex` has it: where a request lies in memory, all of it is
+/// one copy, if it is given by reference.
 #[derive(Clone, Copy, Debug)]
+#[repr(C)]
 pub struct Head {
     /// `wr_id`.
     pub id: u64,
     /// `enum ibv_send_flags`.
     pub flags: u32,
 }
+
+const _: () = {
+    use std::mem::offset_of;
+    const fn same_distance(ours: usize, theirs: usize) -> bool {
+        ours == theirs - offset_of!(sys::ibv_qp_ex, wr_id)
+    }
+    assert!(same_distance(offset_of!(Head, flags), offset_of!(sys::ibv_qp_ex, wr_flags)));
+    assert!(same_distance(size_of::<Head>(), offset_of!(sys::ibv_qp_ex, wr_atomic_cmp_swp)));
+    assert!(offset_of!(Head, id) == 0);
+};
 
 /// What a backend must be able to write, in the order: one operation, [`ud`](Self::ud) on UD, one of the data calls. What
 /// concerns windows has no data, and is one call.
@@ -26,22 +38,22 @@ pub trait Encode: Sized {
     type Done;
 
     /// `IBV_WR_SEND`, or `IBV_WR_SEND_WITH_IMM`.
-    fn send(self, head: Head, imm: Option<u32>) -> Self;
+    fn send(self, head: &Head, imm: Option<u32>) -> Self;
     /// `IBV_WR_SEND_WITH_INV`.
-    fn send_inv(self, head: Head, rkey: u32) -> Self;
+    fn send_inv(self, head: &Head, rkey: u32) -> Self;
     /// `IBV_WR_RDMA_WRITE`, or `IBV_WR_RDMA_WRITE_WITH_IMM`.
-    fn write(self, head: Head, to: &RemoteSlice, imm: Option<u32>) -> Self;
+    fn write(self, head: &Head, to: &RemoteSlice, imm: Option<u32>) -> Self;
     /// `IBV_WR_RDMA_READ`.
-    fn read(self, head: Head, from: &RemoteSlice) -> Self;
+    fn read(self, head: &Head, from: &RemoteSlice) -> Self;
     /// `IBV_WR_ATOMIC_CMP_AND_SWP`.
-    fn cmp_swp(self, head: Head, at: &RemoteU64, compare: u64, swap: u64) -> Self;
+    fn cmp_swp(self, head: &Head, at: &RemoteU64, compare: u64, swap: u64) -> Self;
     /// `IBV_WR_ATOMIC_FETCH_AND_ADD`.
-    fn fetch_add(self, head: Head, at: &RemoteU64, add: u64) -> Self;
+    fn fetch_add(self, head: &Head, at: &RemoteU64, add: u64) -> Self;
 
     /// `IBV_WR_LOCAL_INV`.
-    fn local_inv(self, head: Head, rkey: u32) -> Result<Self::Done, PostError>;
+    fn local_inv(self, head: &Head, rkey: u32) -> Result<Self::Done, PostError>;
     /// `IBV_WR_BIND_MW`, of a window of type 2: it will have the key in `bind`, and has the one in its C object.
-    fn bind_mw(self, head: Head, bind: &sys::ibv_send_wr_u2_bind_mw) -> Result<Self::Done, PostError>;
+    fn bind_mw(self, head: &Head, bind: &sys::ibv_send_wr_u2_bind_mw) -> Result<Self::Done, PostError>;
 
     /// Where a datagram goes.
     fn ud(self, to: &Address<'_>) -> Self;

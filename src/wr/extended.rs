@@ -6,7 +6,7 @@
 //! transport, and each pointer checked then, so those called here are there; the operations that not every device has are
 //! in its [`Limits`], against which each request was checked. No code of the user's runs between
 //! `ibv_wr_start`, which takes the provider's lock, and `ibv_wr_complete` or `ibv_wr_abort`, which give it back:
-//! requests are sealed, and their data plain.
+//! requests are sealed, and their data plain. A [`Head`] lies as the fields of an `ibv_qp_ex` do, with what pads them.
 
 #![expect(unsafe_code, reason = "the Safety section above")]
 
@@ -26,12 +26,10 @@ struct Builder {
 
 impl Builder {
     #[inline(always)]
-    fn head(&mut self, head: Head) {
-        // SAFETY: the queue pair is alive, and between start and complete these fields are ours.
-        unsafe {
-            (*self.qp).wr_id = head.id;
-            (*self.qp).wr_flags = head.flags;
-        }
+    fn head(&mut self, head: &Head) {
+        // SAFETY: the queue pair is alive, and between start and complete these fields are ours, as is what pads them (see
+        // above).
+        unsafe { (&raw mut (*self.qp).wr_id).cast::<Head>().copy_from_nonoverlapping(head, 1) };
     }
 }
 
@@ -39,7 +37,7 @@ impl Encode for Builder {
     type Done = ();
 
     #[inline(always)]
-    fn send(mut self, head: Head, imm: Option<u32>) -> Self {
+    fn send(mut self, head: &Head, imm: Option<u32>) -> Self {
         self.head(head);
         // SAFETY: between start and complete, and the pointers are there.
         unsafe {
@@ -52,7 +50,7 @@ impl Encode for Builder {
     }
 
     #[inline(always)]
-    fn send_inv(mut self, head: Head, rkey: u32) -> Self {
+    fn send_inv(mut self, head: &Head, rkey: u32) -> Self {
         self.head(head);
         // SAFETY: as in `send`.
         unsafe { sys::ibv_wr_send_inv(self.qp, rkey) };
@@ -60,7 +58,7 @@ impl Encode for Builder {
     }
 
     #[inline(always)]
-    fn write(mut self, head: Head, to: &RemoteSlice, imm: Option<u32>) -> Self {
+    fn write(mut self, head: &Head, to: &RemoteSlice, imm: Option<u32>) -> Self {
         self.head(head);
         // SAFETY: as in `send`.
         unsafe {
@@ -73,7 +71,7 @@ impl Encode for Builder {
     }
 
     #[inline(always)]
-    fn read(mut self, head: Head, from: &RemoteSlice) -> Self {
+    fn read(mut self, head: &Head, from: &RemoteSlice) -> Self {
         self.head(head);
         // SAFETY: as in `send`.
         unsafe { sys::ibv_wr_rdma_read(self.qp, from.rkey, from.addr) };
@@ -81,7 +79,7 @@ impl Encode for Builder {
     }
 
     #[inline(always)]
-    fn cmp_swp(mut self, head: Head, at: &RemoteU64, compare: u64, swap: u64) -> Self {
+    fn cmp_swp(mut self, head: &Head, at: &RemoteU64, compare: u64, swap: u64) -> Self {
         self.head(head);
         // SAFETY: as in `send`.
         unsafe { sys::ibv_wr_atomic_cmp_swp(self.qp, at.rkey, at.addr, compare, swap) };
@@ -89,7 +87,7 @@ impl Encode for Builder {
     }
 
     #[inline(always)]
-    fn fetch_add(mut self, head: Head, at: &RemoteU64, add: u64) -> Self {
+    fn fetch_add(mut self, head: &Head, at: &RemoteU64, add: u64) -> Self {
         self.head(head);
         // SAFETY: as in `send`.
         unsafe { sys::ibv_wr_atomic_fetch_add(self.qp, at.rkey, at.addr, add) };
@@ -97,7 +95,7 @@ impl Encode for Builder {
     }
 
     #[inline(always)]
-    fn local_inv(mut self, head: Head, rkey: u32) -> Result<(), PostError> {
+    fn local_inv(mut self, head: &Head, rkey: u32) -> Result<(), PostError> {
         self.head(head);
         // SAFETY: as in `send`.
         unsafe { sys::ibv_wr_local_inv(self.qp, rkey) };
@@ -105,7 +103,7 @@ impl Encode for Builder {
     }
 
     #[inline(always)]
-    fn bind_mw(mut self, head: Head, bind: &sys::ibv_send_wr_u2_bind_mw) -> Result<(), PostError> {
+    fn bind_mw(mut self, head: &Head, bind: &sys::ibv_send_wr_u2_bind_mw) -> Result<(), PostError> {
         self.head(head);
         // SAFETY: as in `send`; window and region are alive and of this context.
         unsafe { sys::ibv_wr_bind_mw(self.qp, bind.mw, bind.rkey, &raw const bind.bind_info) };
@@ -161,8 +159,13 @@ pub(crate) unsafe fn post_extended<'a, T: Transport, R: SendRequest<'a, T>>(
     limits: &Limits,
     requests: &[R],
 ) -> Result<(), PostError> {
+    let mut too_long = 0;
     for request in requests {
-        request.check(limits)?;
+        request.suits(limits)?;
+        too_long |= request.too_long();
+    }
+    if too_long != 0 {
+        return Err(PostError::RemoteTooShort);
     }
     let qp = qp.as_ptr();
     // SAFETY: alive, by the caller's promise.

@@ -23,6 +23,10 @@ pub trait Gather<'a>: sealed::Data {
     #[doc(hidden)]
     const FLAGS: u32 = 0;
 
+    /// How many.
+    #[doc(hidden)]
+    fn bytes(&self) -> u64;
+
     /// Whether the queue pair was made for so much, and the peer's slice is as long: `room`, or [`ANY`].
     #[doc(hidden)]
     fn check(&self, limits: &Limits, room: u64) -> Result<(), PostError>;
@@ -59,8 +63,13 @@ impl sealed::Data for MrSlice<'_> {}
 
 impl<'a> Gather<'a> for MrSlice<'a> {
     #[inline(always)]
+    fn bytes(&self) -> u64 {
+        MrSlice::len(self).into()
+    }
+
+    #[inline(always)]
     fn check(&self, _: &Limits, room: u64) -> Result<(), PostError> {
-        fits(MrSlice::len(self).into(), room)
+        fits(self.bytes(), room)
     }
 
     #[inline(always)]
@@ -80,9 +89,14 @@ impl sealed::Data for [MrSlice<'_>] {}
 
 impl<'a> Gather<'a> for [MrSlice<'a>] {
     #[inline(always)]
+    fn bytes(&self) -> u64 {
+        self.iter().map(|slice| u64::from(slice.len())).sum()
+    }
+
+    #[inline(always)]
     fn check(&self, limits: &Limits, room: u64) -> Result<(), PostError> {
         limits.send_sges(self.len())?;
-        all_fit(self, room)
+        message_fits(self.bytes(), room)
     }
 
     #[inline(always)]
@@ -100,13 +114,18 @@ impl<'a> Scatter<'a> for [MrSlice<'a>] {
     #[inline(always)]
     fn check_recv(&self, limits: &Limits) -> Result<(), PostError> {
         limits.recv_sges(self.len())?;
-        all_fit(self, ANY)
+        message_fits(self.bytes(), ANY)
     }
 }
 
 impl<const N: usize> sealed::Data for [MrSlice<'_>; N] {}
 
 impl<'a, const N: usize> Gather<'a> for [MrSlice<'a>; N] {
+    #[inline(always)]
+    fn bytes(&self) -> u64 {
+        self.as_slice().bytes()
+    }
+
     #[inline(always)]
     fn check(&self, limits: &Limits, room: u64) -> Result<(), PostError> {
         self.as_slice().check(limits, room)
@@ -138,6 +157,11 @@ impl<'a, D: Gather<'a> + ?Sized> Gather<'a> for &D {
     const FLAGS: u32 = D::FLAGS;
 
     #[inline(always)]
+    fn bytes(&self) -> u64 {
+        (**self).bytes()
+    }
+
+    #[inline(always)]
     fn check(&self, limits: &Limits, room: u64) -> Result<(), PostError> {
         (**self).check(limits, room)
     }
@@ -167,8 +191,7 @@ fn fits(bytes: u64, room: u64) -> Result<(), PostError> {
 
 /// Providers add lengths up in 32 bits (rxe sends 2 × 2 GiB as nothing, with success).
 #[inline(always)]
-fn all_fit(slices: &[MrSlice<'_>], room: u64) -> Result<(), PostError> {
-    let bytes = slices.iter().map(|slice| u64::from(slice.len())).sum();
+fn message_fits(bytes: u64, room: u64) -> Result<(), PostError> {
     if bytes <= MAX_MESSAGE { fits(bytes, room) } else { Err(PostError::MessageTooLong) }
 }
 
@@ -189,6 +212,11 @@ pub struct Empty;
 impl sealed::Data for Empty {}
 
 impl<'a> Gather<'a> for Empty {
+    #[inline(always)]
+    fn bytes(&self) -> u64 {
+        0
+    }
+
     #[inline(always)]
     fn check(&self, _: &Limits, _: u64) -> Result<(), PostError> {
         Ok(())
@@ -231,8 +259,13 @@ impl<'a> Gather<'a> for Inline<'_> {
     const FLAGS: u32 = INLINE;
 
     #[inline(always)]
+    fn bytes(&self) -> u64 {
+        self.0.len() as u64
+    }
+
+    #[inline(always)]
     fn check(&self, limits: &Limits, room: u64) -> Result<(), PostError> {
-        fits(self.0.len() as u64, room)?;
+        fits(self.bytes(), room)?;
         limits.inline(self.0.len())
     }
 

@@ -26,9 +26,24 @@ pub(super) const INLINE: u32 = sys::IBV_SEND_INLINE;
     label = "make one with `ibv::send(..)`, `write`, `read`, `cmp_swp`, `fetch_add`; on UD with `send(..).to(&ah, qpn, qkey)`"
 )]
 pub trait SendRequest<'a, T: Transport>: sealed::Request {
+    /// Whether the queue pair can carry it, but for [`too_long`](Self::too_long).
+    #[doc(hidden)]
+    fn suits(&self, limits: &Limits) -> Result<(), PostError>;
+
+    /// Not 0 if its data is longer than the peer's slice. That was found when it was made, so that a list that lies in
+    /// memory is looked at by one OR for each.
+    #[doc(hidden)]
+    #[inline(always)]
+    fn too_long(&self) -> u32 {
+        0
+    }
+
     /// Whether the queue pair can carry it.
     #[doc(hidden)]
-    fn check(&self, limits: &Limits) -> Result<(), PostError>;
+    #[inline(always)]
+    fn check(&self, limits: &Limits) -> Result<(), PostError> {
+        self.suits(limits)
+    }
 
     /// # Safety
     ///
@@ -179,11 +194,11 @@ request! {
 }
 request! {
     /// An RDMA WRITE, made by [`write()`] or [`write_imm`]; `I`: its [`Immediate`] data.
-    Write<D, I = ()> { data: D, to: RemoteSlice, imm: I }
+    Write<D, I = ()> { data: D, to: RemoteSlice, imm: I, too_long: u32 }
 }
 request! {
     /// An RDMA READ, made by [`read()`].
-    Read<D> { into: D, from: RemoteSlice }
+    Read<D> { into: D, from: RemoteSlice, too_long: u32 }
 }
 request! {
     /// A compare-and-swap, made by [`cmp_swp`].
@@ -268,8 +283,8 @@ pub fn send_inv<D>(data: D, rkey: u32) -> SendInv<D> {
 /// ```
 #[doc(alias = "IBV_WR_RDMA_WRITE")]
 #[inline(always)]
-pub fn write<D>(data: D, to: RemoteSlice) -> Write<D> {
-    Write { head: HEAD, data, to, imm: () }
+pub fn write<'a, D: Gather<'a>>(data: D, to: RemoteSlice) -> Write<D> {
+    write_imm(data, to, ())
 }
 
 /// `IBV_WR_RDMA_WRITE_WITH_IMM`—Writes to the peer's memory, then completes a receive of the peer's with 32 bits.
@@ -284,8 +299,11 @@ pub fn write<D>(data: D, to: RemoteSlice) -> Write<D> {
 /// ```
 #[doc(alias = "IBV_WR_RDMA_WRITE_WITH_IMM")]
 #[inline(always)]
-pub fn write_imm<D, I: Immediate>(data: D, to: RemoteSlice, imm: I) -> Write<D, I> {
-    Write { head: HEAD, data, to, imm }
+pub fn write_imm<'a, D: Gather<'a>, I: Immediate>(data: D, to: RemoteSlice, imm: I) -> Write<D, I> {
+    let mut request = Write { head: HEAD, data, to, imm, too_long: 0 };
+    // not before: the compiler would load several fields of the data at once, to take them apart again
+    request.too_long = (request.data.bytes() > request.to.len.into()).into();
+    request
 }
 
 /// `IBV_WR_RDMA_READ`—Reads from the peer's memory; the peer notices nothing.
@@ -302,8 +320,11 @@ pub fn write_imm<D, I: Immediate>(data: D, to: RemoteSlice, imm: I) -> Write<D, 
 /// ```
 #[doc(alias = "IBV_WR_RDMA_READ")]
 #[inline(always)]
-pub fn read<D>(into: D, from: RemoteSlice) -> Read<D> {
-    Read { head: HEAD, into, from }
+pub fn read<'a, D: Scatter<'a>>(into: D, from: RemoteSlice) -> Read<D> {
+    let mut request = Read { head: HEAD, into, from, too_long: 0 };
+    // as in `write_imm`
+    request.too_long = (request.into.bytes() > request.from.len.into()).into();
+    request
 }
 
 /// `IBV_WR_ATOMIC_CMP_AND_SWP`—If the peer's word of 8 bytes is `compare`, makes it `swap`; `into` gets what it was.
@@ -408,94 +429,118 @@ impl<D, I> SendTo<'_, D, I> {
     }
 }
 
-/// The head with what the data asks for.
+/// Writes the head, with what the data asks for.
 #[inline(always)]
-fn with_data<'a, D: Gather<'a>>(head: Head) -> Head {
-    Head { flags: head.flags | D::FLAGS, ..head }
+fn with_data<'a, D: Gather<'a>, E>(head: &Head, write: impl FnOnce(&Head) -> E) -> E {
+    // by reference where it can be: see `Head`
+    if D::FLAGS == 0 { write(head) } else { write(&Head { flags: head.flags | D::FLAGS, ..*head }) }
 }
 
 impl<'a, T: Connected, D: Gather<'a>, I: Immediate> SendRequest<'a, T> for Send<D, I> {
     #[inline(always)]
-    fn check(&self, limits: &Limits) -> Result<(), PostError> {
+    fn suits(&self, limits: &Limits) -> Result<(), PostError> {
         self.data.check(limits, ANY)
     }
 
     #[inline(always)]
     unsafe fn encode<E: Encode>(&self, to: E) -> Result<E::Done, PostError> {
-        self.data.put(to.send(with_data::<D>(self.head), self.imm.get()))
+        self.data.put(with_data::<D, _>(&self.head, |head| to.send(head, self.imm.get())))
     }
 }
 
 impl<'a, T: SendInvalidate, D: Gather<'a>> SendRequest<'a, T> for SendInv<D> {
     #[inline(always)]
-    fn check(&self, limits: &Limits) -> Result<(), PostError> {
+    fn suits(&self, limits: &Limits) -> Result<(), PostError> {
         limits.op(sys::IBV_QP_EX_WITH_SEND_WITH_INV)?;
         self.data.check(limits, ANY)
     }
 
     #[inline(always)]
     unsafe fn encode<E: Encode>(&self, to: E) -> Result<E::Done, PostError> {
-        self.data.put(to.send_inv(with_data::<D>(self.head), self.rkey))
+        self.data.put(with_data::<D, _>(&self.head, |head| to.send_inv(head, self.rkey)))
     }
 }
 
 impl<'a, T: Datagram, D: Gather<'a>, I: Immediate> SendRequest<'a, T> for SendTo<'_, D, I> {
     #[inline(always)]
-    fn check(&self, limits: &Limits) -> Result<(), PostError> {
+    fn suits(&self, limits: &Limits) -> Result<(), PostError> {
         limits.address(&self.to)?;
         self.send.data.check(limits, ANY)
     }
 
     #[inline(always)]
     unsafe fn encode<E: Encode>(&self, to: E) -> Result<E::Done, PostError> {
-        self.send.data.put(to.send(with_data::<D>(self.send.head), self.send.imm.get()).ud(&self.to))
+        let to = with_data::<D, _>(&self.send.head, |head| to.send(head, self.send.imm.get()));
+        self.send.data.put(to.ud(&self.to))
     }
 }
 
 impl<'a, T: RdmaWrite, D: Gather<'a>, I: Immediate> SendRequest<'a, T> for Write<D, I> {
     #[inline(always)]
+    fn suits(&self, limits: &Limits) -> Result<(), PostError> {
+        self.data.check(limits, ANY)
+    }
+
+    #[inline(always)]
+    fn too_long(&self) -> u32 {
+        self.too_long
+    }
+
+    #[inline(always)]
     fn check(&self, limits: &Limits) -> Result<(), PostError> {
-        self.data.check(limits, self.to.len.into())
+        let room = if self.too_long == 0 { ANY } else { 0 };
+        self.data.check(limits, room)
     }
 
     #[inline(always)]
     unsafe fn encode<E: Encode>(&self, to: E) -> Result<E::Done, PostError> {
-        self.data.put(to.write(with_data::<D>(self.head), &self.to, self.imm.get()))
+        self.data.put(with_data::<D, _>(&self.head, |head| to.write(head, &self.to, self.imm.get())))
     }
 }
 
 impl<'a, T: RdmaRead, D: Scatter<'a>> SendRequest<'a, T> for Read<D> {
     #[inline(always)]
+    fn suits(&self, limits: &Limits) -> Result<(), PostError> {
+        self.into.check(limits, ANY)
+    }
+
+    #[inline(always)]
+    fn too_long(&self) -> u32 {
+        self.too_long
+    }
+
+    #[inline(always)]
     fn check(&self, limits: &Limits) -> Result<(), PostError> {
-        self.into.check(limits, self.from.len.into())
+        let room = if self.too_long == 0 { ANY } else { 0 };
+        self.into.check(limits, room)
     }
 
     #[inline(always)]
     unsafe fn encode<E: Encode>(&self, to: E) -> Result<E::Done, PostError> {
-        self.into.put(to.read(self.head, &self.from))
+        self.into.put(to.read(&self.head, &self.from))
     }
 }
 
 impl<'a, T: Atomics> SendRequest<'a, T> for CmpSwp<MrU64<'a>> {
     #[inline(always)]
-    fn check(&self, _: &Limits) -> Result<(), PostError> {
+    fn suits(&self, _: &Limits) -> Result<(), PostError> {
         Ok(())
     }
 
     #[inline(always)]
     unsafe fn encode<E: Encode>(&self, to: E) -> Result<E::Done, PostError> {
-        to.cmp_swp(self.head, &self.at, self.compare, self.swap).slice(self.into.as_slice())
+        to.cmp_swp(&self.head, &self.at, self.compare, self.swap).slice(self.into.as_slice())
     }
 }
 
 impl<'a, T: Atomics> SendRequest<'a, T> for FetchAdd<MrU64<'a>> {
     #[inline(always)]
-    fn check(&self, _: &Limits) -> Result<(), PostError> {
+    fn suits(&self, _: &Limits) -> Result<(), PostError> {
         Ok(())
     }
 
     #[inline(always)]
     unsafe fn encode<E: Encode>(&self, to: E) -> Result<E::Done, PostError> {
-        to.fetch_add(self.head, &self.at, self.add).slice(self.into.as_slice())
+        to.fetch_add(&self.head, &self.at, self.add).slice(self.into.as_slice())
     }
 }

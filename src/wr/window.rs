@@ -103,14 +103,14 @@ impl<K: WindowType> sealed::Request for BindMw<'_, K> {}
 
 impl<'a, T: Windows, K: ByRequest> SendRequest<'a, T> for BindMw<'_, K> {
     #[inline(always)]
-    fn check(&self, limits: &Limits) -> Result<(), PostError> {
+    fn suits(&self, limits: &Limits) -> Result<(), PostError> {
         limits.op(sys::IBV_QP_EX_WITH_BIND_MW)?;
         limits.window(self.context)
     }
 
     #[inline(always)]
     unsafe fn encode<E: Encode>(&self, to: E) -> Result<E::Done, PostError> {
-        to.bind_mw(self.head, &self.bind)
+        to.bind_mw(&self.head, &self.bind)
     }
 
     #[inline(always)]
@@ -193,14 +193,14 @@ impl sealed::Request for LocalInv<'_> {}
 
 impl<'a, T: Windows> SendRequest<'a, T> for LocalInv<'_> {
     #[inline(always)]
-    fn check(&self, limits: &Limits) -> Result<(), PostError> {
+    fn suits(&self, limits: &Limits) -> Result<(), PostError> {
         limits.op(sys::IBV_QP_EX_WITH_LOCAL_INV)?;
         limits.window(self.context)
     }
 
     #[inline(always)]
     unsafe fn encode<E: Encode>(&self, to: E) -> Result<E::Done, PostError> {
-        to.local_inv(self.head, self.rkey)
+        to.local_inv(&self.head, self.rkey)
     }
 
     #[inline(always)]

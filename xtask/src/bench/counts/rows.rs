@@ -117,7 +117,7 @@ pub(super) const PAIRS: &[Pair] = rows! {
         wr_write: Extra(8);
         wr_write_value: Extra(12);
         wr_send_inline: Extra(6);
-        wr_write_list_16 / 16: Extra(48);
+        wr_write_list_16 / 16: Extra(0);
     }
     Libmlx5 {
         post_write: POST;
@@ -176,7 +176,7 @@ pub(in crate::bench) fn about(group: &str) -> &'static str {
              anybody looks at them, where C reads them in place: 5 for each (one load of two fields would be 1 less, but \
              waits for the provider's stores to them, three times as long); 24 with three fields, since each is stored and \
              loaded, and whether there are bytes is decided apart from their use. `wr_write` may have 8, and 12 if its data is a value: values are kept in registers over \
-             `ibv_wr_start`, where C loads them later. Each request of its list may have 3, the check against the peer's slice."
+             `ibv_wr_start`, where C loads them later."
         }
         "libmlx5" => {
             "Of a request or a completion, exact; with libmlx5's. The bar of a post is 10 more than C and at most 3 % more \
