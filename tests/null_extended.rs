@@ -122,10 +122,24 @@ fn a_refused_request_stops_the_list_before_it_starts() {
     let enough = REMOTE.slice(..8).unwrap();
     let refused = qp.post_list(&[write(data, enough), write(data, short)]).unwrap_err();
     assert_eq!((refused, refused.accepted()), (PostError::RemoteTooShort, Some(0)));
+    // whatever the data is, and wherever in the list
+    let too_short = Err(PostError::RemoteTooShort);
+    let (less, more) = (REMOTE.slice(..15).unwrap(), REMOTE.slice(..16).unwrap());
+    assert_eq!(qp.post_list(&[write([data; 2], less), write([data; 2], more)]), too_short);
+    assert_eq!(qp.post_list(&[write(&[data; 2][..], more), write(&[data; 2][..], less)]), too_short);
+    assert_eq!(qp.post_list(&[write(&data, enough), write(&data, short)]), too_short);
+    assert_eq!(qp.post_list(&[read(data, short), read(data, enough)]), too_short);
+    assert_eq!(qp.post_list(&[read(&data, enough), read(&data, short)]), too_short);
+    let bytes = Inline(&[0; 8]);
+    assert_eq!(qp.post_list(&[write(bytes, enough), write(bytes, short), write(bytes, enough)]), too_short);
+    assert_eq!(qp.post_list(&[write_imm(data, enough, Some(1)), write_imm(data, short, None)]), too_short);
+    assert_eq!(qp.post(write([data; 2], less)), too_short);
     assert_eq!(qp.post(send([data; 5])), Err(PostError::TooManySges { max: 4 }));
     assert_eq!(qp.post(send(Inline(&[0; 65]))), Err(PostError::InlineTooLong { max: 64 }));
     expect(&[]);
     // and the queue pair goes on
+    qp.post_list(&[write(Empty, REMOTE.slice(..0).unwrap()); 2]).unwrap();
+    qp.post_list(&[write(&[data; 2][..], more); 2]).unwrap();
     qp.post(send(data)).unwrap();
 }
 
