@@ -193,6 +193,10 @@ fn a_poll_that_fails_loses_nothing_that_it_found() {
     assert_eq!(poller.poll_into(&mut [WorkCompletion::default(); 4]).unwrap_err().code(), libc::EIO);
     assert_eq!(poller.poll_one().unwrap_err().code(), libc::EIO);
     assert_eq!(runs(hca()), 1);
+    drop(poller);
+    let error = Poller::<()>::new(&cq).unwrap().poll_one().unwrap_err();
+    assert_eq!(error.code(), libc::EIO, "whoever polls");
+    assert!(error.to_string().contains("no more use"), "{error}");
 }
 
 /// libmlx5 returns it while the kernel is changing the clock's data, if wall clock times are read.
@@ -224,8 +228,39 @@ fn a_clock_that_never_settles_ends_a_poll_and_no_more() {
     let mut wcs = [ExtendedCompletion::default(); 4];
     assert_eq!(poller.poll(&mut wcs).unwrap().len(), 2);
     hca().script("ibv_start_poll", &busy);
-    assert_eq!(poller.poll(&mut wcs).unwrap_err().code(), libc::EBUSY);
+    let error = poller.poll(&mut wcs).unwrap_err();
+    assert_eq!(error.code(), libc::EBUSY);
+    assert!(error.to_string().contains("poll again"), "{error}");
     assert_eq!(poller.poll(&mut wcs).unwrap().len(), 1);
+}
+
+/// libionic looks at the clock in each step.
+#[test]
+fn a_run_that_the_clock_ends_is_followed_by_another() {
+    let ctx = open();
+    let pd = ctx.alloc_pd().unwrap();
+    let cq = queue::<WallClock>(&ctx);
+    let make = || {
+        let builder = pd.create_qp::<Rc>(&cq, &cq).send_depth(31).recv_depth(31);
+        Ok::<_, Error>(builder.build()?.init(InitAttr::new(1))?)
+    };
+    let mut poller = Poller::<WallClock>::new(&cq).unwrap();
+    let mut wcs = [ExtendedCompletion::default(); 4];
+    for turn in 0..2 {
+        (0..3).for_each(|id| hca().complete(cq.as_ptr(), message(id)));
+        if turn == 1 {
+            drop(make().unwrap());
+        }
+        hca().script("ibv_next_poll", &[libc::EBUSY]);
+        assert_eq!(poller.poll(&mut wcs).unwrap().len(), 1);
+        if turn == 1 {
+            assert!(make().is_err(), "that was not all");
+        }
+        assert_eq!(poller.poll(&mut wcs).unwrap().len(), 2);
+        assert!(poller.poll(&mut wcs).unwrap().is_empty());
+        drop(make().unwrap());
+        assert!(poller.poll(&mut wcs).unwrap().is_empty());
+    }
 }
 
 fn ids(done: &[WorkCompletion]) -> Vec<u64> {
@@ -501,7 +536,12 @@ fn room_is_promised_and_comes_back_when_a_poll_found_nothing() {
         assert_eq!(poller.poll_into(&mut wcs).unwrap().len(), 2);
         assert!(make().is_err());
     }
+    // nor of one that was not: an error may come next
     assert_eq!(poller.poll_into(&mut wcs).unwrap().len(), 1);
+    assert!(make().is_err());
+    assert!(poller.poll_into(&mut []).unwrap().is_empty());
+    assert!(make().is_err());
+    assert!(poller.poll_into(&mut wcs).unwrap().is_empty());
     drop(make().unwrap());
     // what was left behind by another poller's time is seen by the next
     drop(poller);

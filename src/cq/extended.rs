@@ -16,7 +16,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::num::NonZeroUsize;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 use ibv_sys as sys;
 
@@ -42,6 +42,8 @@ pub struct ExtendedState {
     /// How many completions may be read between start and end.
     run: NonZeroUsize,
     has_poller: AtomicBool,
+    /// What a run ended with that left the queue of no more use, or 0.
+    dead: AtomicI32,
 }
 
 impl CqState for ExtendedState {}
@@ -82,7 +84,8 @@ impl<'a> CompletionQueueBuilder<'a> {
             return Err(VerbError::new(VERB, libc::EOPNOTSUPP, asked()).into());
         }
         let run = ctx.provider().longest_run();
-        let state = ExtendedState { readers, run, has_poller: AtomicBool::new(false) };
+        let state =
+            ExtendedState { readers, run, has_poller: AtomicBool::new(false), dead: AtomicI32::new(0) };
         let queue = self.finish_as_granted(raw, id, state);
         // its first poll opens it, and whether it stays so is known there
         queue.room().front().close();
@@ -167,10 +170,8 @@ unsafe fn start_at_leisure(ex: *mut sys::ibv_cq_ex) -> c_int {
 pub struct Poller<'a, F: WcFields = ()> {
     /// The queue's.
     front: NonNull<Front>,
-    /// How many completions may be read between start and end.
+    /// The queue's.
     run: NonZeroUsize,
-    /// The queue is of no more use: what it returned.
-    dead: Option<c_int>,
     cq: Parent<'a, CompletionQueue<'a, Extended>>,
     _reads: PhantomData<F>,
 }
@@ -196,7 +197,7 @@ impl<'a, F: WcFields> Poller<'a, F> {
             return Err(poller_taken());
         }
         let (front, run) = (NonNull::from(cq.room().front()), state.run);
-        Ok(Self { front, run, dead: None, cq, _reads: PhantomData })
+        Ok(Self { front, run, cq, _reads: PhantomData })
     }
 
     /// The completion queue.
@@ -211,7 +212,8 @@ impl<'a, F: WcFields> Poller<'a, F> {
     ///
     /// # Errors
     ///
-    /// [`PollError`] if the provider can't make sense of the queue. Then nothing is known of what is outstanding.
+    /// [`PollError`] if the provider can't make sense of the queue. Then nothing is known of what is outstanding. If that is
+    /// found behind completions, these are given first, and all polls that come fail.
     #[inline(always)]
     pub fn poll<'w>(
         &mut self,
@@ -294,8 +296,8 @@ impl<'a, F: WcFields> Poller<'a, F> {
                 break;
             } else {
                 let found = room - rest.len();
-                // SAFETY: where such a result leads.
-                return found + unsafe { self.stumble(result, ex, rest.into_slice()) };
+                // SAFETY: in a run of `ex`, after the step that had that result.
+                return found + unsafe { self.stumble(result, ex, rest.into_slice()) }.0;
             }
         }
         // SAFETY: after start.
@@ -303,8 +305,8 @@ impl<'a, F: WcFields> Poller<'a, F> {
         room - rest.len()
     }
 
-    /// [`finish`](Self::finish), from where a step has had that result, whatever it has come to. (Apart, so that the other
-    /// way needs no pointer to where it is.)
+    /// [`finish`](Self::finish), from where a step has had that result, whatever it has come to; and what the last step
+    /// had. (Apart, so that the other way needs no pointer to where it is.)
     ///
     /// # Safety
     ///
@@ -316,7 +318,7 @@ impl<'a, F: WcFields> Poller<'a, F> {
         mut result: c_int,
         ex: *mut sys::ibv_cq_ex,
         wcs: &mut [ExtendedCompletion<F>],
-    ) -> usize {
+    ) -> (usize, c_int) {
         let mut found = 0;
         while let (0, Some(wc)) = (result, wcs.get_mut(found)) {
             // SAFETY: in a run, at a completion; the queue has the readers of `F`.
@@ -329,11 +331,11 @@ impl<'a, F: WcFields> Poller<'a, F> {
         }
         // SAFETY: after start.
         unsafe { sys::ibv_end_poll(ex) };
-        if result != 0 && result != libc::ENOENT {
+        if !matches!(result, 0 | libc::ENOENT | libc::EBUSY) {
             // what was found is for this poll to give, the error for all that come
             self.die(result);
         }
-        found
+        (found, result)
     }
 
     /// What comes of a start that was none of the usual two: it found a failure first, failed, or the front is closed.
@@ -347,10 +349,11 @@ impl<'a, F: WcFields> Poller<'a, F> {
     ) -> Result<&'w [ExtendedCompletion<F>], PollError> {
         let found = match result {
             // SAFETY: after start, of the queue.
-            0 => unsafe { self.stumble(0, ex, wcs) },
-            libc::EBUSY => self.look_around(|poller, queue| poller.poll_in_runs(queue, wcs))?,
-            _ if Front::is_closed(ex) => self.look_around(|poller, queue| poller.poll_in_runs(queue, wcs))?,
-            _ => return Err(PollError::new(result)),
+            0 => unsafe { self.stumble(0, ex, wcs) }.0,
+            code if code == libc::EBUSY || Front::is_closed(ex) => {
+                self.look_around(|poller, queue| poller.poll_in_runs(queue, wcs))?
+            }
+            code => return Err(PollError::new(code)),
         };
         Ok(wcs.get(..found).unwrap_or(&[]))
     }
@@ -361,7 +364,7 @@ impl<'a, F: WcFields> Poller<'a, F> {
         &mut self,
         poll: impl FnOnce(&mut Self, *mut sys::ibv_cq_ex) -> Result<(usize, bool), PollError>,
     ) -> Result<usize, PollError> {
-        if let Some(code) = self.dead {
+        if let Some(code) = self.death() {
             return Err(PollError::new(code));
         }
         let queue: *mut sys::ibv_cq_ex = self.cq.as_ptr().cast();
@@ -372,7 +375,7 @@ impl<'a, F: WcFields> Poller<'a, F> {
         if is_empty {
             self.cq.room().seen_empty(left);
         }
-        if self.dead.is_some() || self.run != NonZeroUsize::MAX || !(is_empty || left.is_nothing()) {
+        if self.death().is_some() || self.run != NonZeroUsize::MAX || !(is_empty || left.is_nothing()) {
             self.front().close();
         }
         polled.map(|(found, _)| found)
@@ -392,10 +395,9 @@ impl<'a, F: WcFields> Poller<'a, F> {
                 break;
             }
             // SAFETY: after start.
-            let more = unsafe { self.stumble(0, queue, part) };
-            found += more;
-            if more < part.len() {
-                result = self.dead.unwrap_or(libc::ENOENT);
+            let (more, last) = unsafe { self.stumble(0, queue, part) };
+            (found, result) = (found + more, last);
+            if result != 0 {
                 break;
             }
         }
@@ -411,9 +413,15 @@ impl<'a, F: WcFields> Poller<'a, F> {
         }
     }
 
+    /// Keeps what the next poll fails with, this poller's or another's.
     fn die(&mut self, code: c_int) {
-        self.dead = Some(code);
+        self.cq.state().dead.store(code, Ordering::Relaxed);
         self.front().close();
+    }
+
+    fn death(&self) -> Option<c_int> {
+        let code = self.cq.state().dead.load(Ordering::Relaxed);
+        (code != 0).then_some(code)
     }
 
     /// [`poll_into`](PollCq::poll_into), if the call failed or the front is closed.
@@ -433,7 +441,8 @@ impl<'a, F: WcFields> Poller<'a, F> {
             // SAFETY: alive.
             count = unsafe { fill(queue.cast(), wcs) };
             let found = usize::try_from(count).map_err(|_| PollError::new(count))?;
-            Ok((found, found < wcs.len()))
+            // fewer than there is room for may be all up to an error that comes next (libefa)
+            Ok((found, found == 0 && !wcs.is_empty()))
         })?;
         Ok(count)
     }

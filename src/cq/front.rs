@@ -1,10 +1,11 @@
-//! What the poller of an extended completion queue polls: the queue, or a stand-in on which every poll fails, so that a poll
-//! need not ask beforehand whether there is anything else to look at.
+//! What the poller of an extended completion queue polls: the queue, or a stand-in on which every poll fails, so that
+//! a poll need not ask beforehand whether there is anything else to look at.
 //!
 //! # Safety
 //!
 //! The stand-in has the functions that a poll calls first, `start_poll` and its context's `poll_cq`, which fail without
-//! looking at anything: so the others, which it lacks, are not called. Nobody writes to it.
+//! looking at anything: so the others, which it lacks, are not called. Its status is read with the failure. Nobody writes
+//! to it.
 
 #![expect(unsafe_code, reason = "the Safety section above")]
 
@@ -44,13 +45,14 @@ impl Front {
 
     /// Puts the stand-in there: the next poll is to look at what was done before.
     pub(super) fn close(&self) {
-        self.0.store((&raw const STAND_IN.0).cast_mut(), Ordering::Release);
+        // exchanged, and not just stored, so that what others did before they closed it is not forgotten
+        self.0.swap((&raw const STAND_IN.0).cast_mut(), Ordering::Release);
     }
 }
 
 struct Unwritten<T>(T);
 
-// SAFETY: nobody writes to it, and nothing that it points to is written to either.
+// SAFETY: there are the two below, which nobody writes to, and one points to the other.
 unsafe impl<T> Sync for Unwritten<T> {}
 
 static STAND_IN: Unwritten<sys::ibv_cq_ex> = {

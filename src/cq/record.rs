@@ -2,8 +2,9 @@
 //!
 //! # Safety
 //!
-//! A provider leaves the pointers of readers null that were not asked for. [`Raw::read`] is called at a completion, of a
-//! queue that has the readers which it calls: one table says which those are, for the calls and for the check. What an [`ExtendedCompletion`] holds beside its head is what its status says.
+//! A provider leaves the pointers of readers null that were not asked for. [`Raw::read`] is called at a completion, of
+//! a queue that has the readers which it calls: one table says which those are, for the calls and for the check. What
+//! an [`ExtendedCompletion`] holds beside its head is what its status says.
 
 #![expect(unsafe_code, reason = "the Safety section above")]
 

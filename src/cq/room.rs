@@ -15,7 +15,8 @@ pub(crate) struct Room {
     overcommit: bool,
     promised: AtomicU32,
     left: AtomicU64,
-    /// What an extended queue is polled by: closed when something is left behind, so that its polls need not look.
+    /// What an extended queue is polled by: closed when something is left behind, so that its polls need not look. (Of
+    /// other queues nobody looks at it.)
     front: Front,
 }
 

@@ -385,11 +385,19 @@ codes! {
 }
 
 /// A poll failed: the provider could not make sense of the queue. Nothing is known of what is outstanding; the queue,
-/// and the queue pairs on it, are of no more use.
+/// and the queue pairs on it, are of no more use. (But for EBUSY: the kernel was changing the clock's data, which wall
+/// clock times are made of, for longer than can be waited for.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("polling failed with {code}: the completion queue is of no more use")]
+#[error("polling failed with {code}: {}", prospect(*.code))]
 pub struct PollError {
     code: c_int,
+}
+
+fn prospect(code: c_int) -> &'static str {
+    match code {
+        libc::EBUSY => "the clock was busy, poll again",
+        _ => "the completion queue is of no more use",
+    }
 }
 
 impl PollError {

@@ -488,6 +488,7 @@ impl<'a, T: RdmaWrite, D: Gather<'a>, I: Immediate> SendRequest<'a, T> for Write
 
     #[inline(always)]
     fn check(&self, limits: &Limits) -> Result<(), PostError> {
+        // not by the two above: this way the compiler sees one comparison
         let room = if self.too_long == 0 { ANY } else { 0 };
         self.data.check(limits, room)
     }

@@ -53,7 +53,7 @@ unsafe extern "C" fn poll_or_hand_over(cq: *mut sys::ibv_cq, room: c_int, wcs: *
     let Some(poll) = POLL.get() else { return -1 };
     // SAFETY: passed on, to the provider of the queue's context.
     let found = unsafe { poll(cq, room, wcs) };
-    // SAFETY: as many as were found are filled.
+    // SAFETY: as many as were found are filled, by librxe as a whole.
     let first = if found > 0 { unsafe { wcs.as_ref() } } else { None };
     if is_peers_turn(found, first) {
         // SAFETY: no precondition.

@@ -47,9 +47,9 @@ their parts of BENCHMARKS.md, too; the others stay as they are.
   --device DEVICE   for latency and bandwidth. soft: the software HCA; rxe: Soft-RoCE in a virtual machine; else a device of this
                     machine (default: IBV_DEVICE if set, else soft)
                     With IBV_VM_ACCEL=icount, that machine has one processor, whose clock counts its instructions: ratios
-                    are then of what programs and kernel compute, and the same each time. Who polls a completion queue in vain, or
-                    finds that a WRITE is done, hands the processor over there; rows that poll a socket are left out. All
-                    of latency takes ten minutes
+                    are then of what programs and kernel compute, and the same each time. Who polls a completion queue in
+                    vain, or finds that a WRITE is done, hands the processor over there; rows that poll a socket are left
+                    out. All of latency takes ten minutes
   -- OPTION...      for them: those of `cargo bench --bench latency`, such as --pairs 3";
 
 /// Where a report's data are: `ibv-bench` in Cargo's folder, which `program` is in.

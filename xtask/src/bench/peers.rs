@@ -22,8 +22,9 @@ const ALLOCATORS: [&str; 6] = ["malloc", "calloc", "realloc", "posix_memalign", 
 /// Our own program among the others.
 const OURS: &str = "ibv";
 
-/// Where ours may have more than the best of the others, and how many: the check of inline data against the room that there is,
-/// which `libmlx5` and `librxe` make themselves, but `libbnxt_re` does not, so that without it memory could be overrun.
+/// Where ours may have more than the best of the others, and how many: the check of inline data against the room that
+/// there is, which `libmlx5` and `librxe` make themselves, but `libbnxt_re` does not, so that without it memory could be
+/// overrun.
 pub(super) const INLINE_CHECK: (&str, f64) = ("wr_send_inline", 3.0);
 
 /// What a row costs through some crate, per request or completion.

@@ -136,8 +136,8 @@ fn arguments(kernel: &Kernel, accelerator: &str, sockets: &[(UnixListener, PathB
     let mut option = |name: &str, value: OsString| arguments.extend([name.into(), value]);
     option("-accel", accelerator.into());
     if processors == "1" {
-        // Without sleeping, the clock leaps to the next timer whenever the guest has nothing to do: while it waits for a file of
-        // a busy host, minutes pass there, and with them every limit.
+        // Without sleeping, the clock leaps to the next timer whenever the guest has nothing to do: while it waits for a
+        // file of a busy host, minutes pass there, and with them every limit.
         option("-icount", "shift=1,sleep=on".into());
     }
     option("-kernel", kernel.boot_image().into());

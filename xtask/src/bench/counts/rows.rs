@@ -170,13 +170,14 @@ pub(in crate::bench) fn about(group: &str) -> &'static str {
     match group {
         "null" => {
             "Of a request or a completion, exact; the provider's own are left out. The bar is what a row may have: of a \
-             single post or an event's request 6 more than C, for the checks of bounds and of what the object was made for; \
-             of a prepared one and an empty `ibv_poll_cq` 4, for the look at whose request it is, or at what destroyed queue \
-             pairs left behind; of lists and other polls none. But completions of an extended queue are copied out before \
-             anybody looks at them, where C reads them in place: 5 for each (one load of two fields would be 1 less, but \
-             waits for the provider's stores to them, three times as long); 24 with three fields, since each is stored and \
-             loaded, and whether there are bytes is decided apart from their use. `wr_write` may have 8, and 12 if its data is a value: values are kept in registers over \
-             `ibv_wr_start`, where C loads them later."
+             single post or an event's request 6 more than C, for the checks of bounds and of what the object was made \
+             for; of a prepared one and an empty `ibv_poll_cq` 4, for the look at whose request it is, or at what \
+             destroyed queue pairs left behind; of lists and other polls none. But completions of an extended queue are \
+             copied out before anybody looks at them, where C reads them in place: 5 for each (one load of two fields \
+             would be 1 less, but waits for the provider's stores to them, three times as long); 24 with three fields, \
+             since each is stored and loaded, and whether there are bytes is decided apart from their use. `wr_write` may \
+             have 8, and 12 if its data is a value: values are kept in registers over `ibv_wr_start`, where C loads them \
+             later."
         }
         "libmlx5" => {
             "Of a request or a completion, exact; with libmlx5's. The bar of a post is 10 more than C and at most 3 % more \

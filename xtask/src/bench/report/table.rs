@@ -111,10 +111,10 @@ pub(super) fn peers(data: &Data) -> Option<Table> {
     let rows = data.peers.iter().map(cells).collect();
     let (row, more) = INLINE_CHECK;
     let note = format!(
-        "The same loops through other crates, and ours, in one harness (`benches/peers`) and through the same libmlx5. C's are \
-         counted of its own program, and its allocations not. Ours may have no more instructions than the best of the others, \
-         but for `{row}` with {more} more: the check against the room for inline data, which the others lack. (libmlx5 makes it, \
-         too; other providers do not, and would overrun their rings.)"
+        "The same loops through other crates, and ours, in one harness (`benches/peers`) and through the same libmlx5. \
+         C's are counted of its own program, and its allocations not. Ours may have no more instructions than the best \
+         of the others, but for `{row}` with {more} more: the check against the room for inline data, which the others \
+         lack. (libmlx5 makes it, too; not every provider does, and the others would overrun their rings.)"
     );
     let columns = ["", "crate", "instructions", "allocations"];
     Table::new("Other crates".into(), note, &columns, rows, &data.peers)
