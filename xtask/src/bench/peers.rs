@@ -240,8 +240,12 @@ mod tests {
     fn ours_is_held_against_the_best_of_the_others() {
         let others = [cost("C", 10.0), cost("a", 30.0), cost("b", 20.0)];
         let all: Vec<_> = others.iter().collect();
-        assert!(judge(&cost("ibv", 23.0), &all).0);
-        assert_eq!(judge(&cost("ibv", 24.0), &all), (false, "FAIL: b needs 4.0 less".to_owned()));
+        assert!(judge(&cost("ibv", 20.0), &all).0);
+        assert_eq!(judge(&cost("ibv", 20.5), &all), (false, "FAIL: b needs 0.5 less".to_owned()));
+        let with_the_check =
+            |instructions| Cost { row: INLINE_CHECK.0.to_owned(), ..cost("ibv", instructions) };
+        assert!(judge(&with_the_check(23.0), &all).0);
+        assert!(!judge(&with_the_check(24.0), &all).0);
     }
 
     #[test]
