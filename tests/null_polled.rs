@@ -6,8 +6,6 @@ mod support_null;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
 
 use ibv::fields::{
     ByteLen, DlidPathBits, HasGrh, Imm, InvalidatedRkey, QpNum, Sl, Slid, SrcQp, Timestamp, WallClock,
@@ -506,94 +504,6 @@ fn queue_pairs_of_both_backends_complete_to_them() {
     assert_eq!(hca().id(raw), Some(id));
     drop(mixed);
     assert_eq!(hca().id(raw), None);
-}
-
-#[test]
-fn room_is_promised_and_comes_back_when_a_poll_found_nothing() {
-    let ctx = open();
-    let pd = ctx.alloc_pd().unwrap();
-    let cq = queue::<()>(&ctx);
-    let make = || {
-        let builder = pd.create_qp::<Rc>(&cq, &cq).send_depth(31).recv_depth(31);
-        Ok::<_, Error>(builder.build()?.init(InitAttr::new(1))?)
-    };
-    let mut poller = Poller::<()>::new(&cq).unwrap();
-    drop(make().unwrap());
-    hca().complete(cq.as_ptr(), message(1));
-    assert!(matches!(make(), Err(Error::CqRoom { needed: 64, free: 0, capacity: 64 })));
-    assert!(poller.poll_one().unwrap().is_some());
-    assert!(make().is_err());
-    assert!(poller.poll_one().unwrap().is_none());
-    drop(make().unwrap());
-    assert!(make().is_err());
-    assert_eq!(poller.poll(&mut [ExtendedCompletion::default(); 4]).unwrap().len(), 0);
-    drop(make().unwrap());
-    assert!(make().is_err());
-    // of a poll that was full nobody knows whether it was the last
-    let mut wcs = [WorkCompletion::default(); 2];
-    for (id, is_last) in [(1, false), (2, true)] {
-        (0..3).filter(|one| one % 2 == 0 || !is_last).for_each(|_| hca().complete(cq.as_ptr(), message(id)));
-        assert_eq!(poller.poll_into(&mut wcs).unwrap().len(), 2);
-        assert!(make().is_err());
-    }
-    // nor of one that was not: an error may come next
-    assert_eq!(poller.poll_into(&mut wcs).unwrap().len(), 1);
-    assert!(make().is_err());
-    assert!(poller.poll_into(&mut []).unwrap().is_empty());
-    assert!(make().is_err());
-    assert!(poller.poll_into(&mut wcs).unwrap().is_empty());
-    drop(make().unwrap());
-    // what was left behind by another poller's time is seen by the next
-    drop(poller);
-    let mut poller = Poller::<()>::new(&cq).unwrap();
-    hca().complete(cq.as_ptr(), message(3));
-    assert_eq!(poller.poll(&mut [ExtendedCompletion::default(); 4]).unwrap().len(), 1);
-    make().unwrap();
-}
-
-/// What a queue pair leaves behind while a poll is under way is for one of the next.
-#[test]
-fn room_comes_back_however_threads_meet() {
-    let ctx = open();
-    let pd = ctx.alloc_pd().unwrap();
-    let cq = queue::<()>(&ctx);
-    let mut poller = Poller::<()>::new(&cq).unwrap();
-    let is_over = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let mut wcs = [WorkCompletion::default(); 4];
-            for turn in 0.. {
-                match turn % 2 {
-                    0 => assert!(poller.poll_one().unwrap().is_none()),
-                    _ => assert!(poller.poll_into(&mut wcs).unwrap().is_empty()),
-                }
-                if is_over.load(Ordering::Relaxed) {
-                    break;
-                }
-                // on a busy machine neither waits for the other's time slice
-                if turn % 64 == 0 {
-                    std::thread::yield_now();
-                }
-            }
-        });
-        for _ in 0..10_000 {
-            // takes all of it
-            let builder = || pd.create_qp::<Rc>(&cq, &cq).send_depth(31).recv_depth(31);
-            let deadline = Instant::now() + Duration::from_secs(60);
-            let qp = loop {
-                match builder().build() {
-                    Ok(qp) => break qp,
-                    Err(Error::CqRoom { .. }) if Instant::now() < deadline => std::thread::yield_now(),
-                    Err(error) => {
-                        is_over.store(true, Ordering::Relaxed);
-                        panic!("{error}");
-                    }
-                }
-            };
-            drop(qp.init(InitAttr::new(1)).unwrap());
-        }
-        is_over.store(true, Ordering::Relaxed);
-    });
 }
 
 #[test]

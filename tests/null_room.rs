@@ -4,8 +4,14 @@
 
 mod support_null;
 
-use ibv::sys::ibv_wc;
-use ibv::{CompletionQueue, Error, InitAttr, Pages, ProtectionDomain, QueuePair, Rc, WorkCompletion, state};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use ibv::sys::{self, ibv_wc};
+use ibv::{
+    CompletionQueue, Context, Error, Extended, ExtendedCompletion, InitAttr, Pages, PollCq, Poller,
+    ProtectionDomain, QueuePair, Rc, WorkCompletion, state,
+};
 use nullhca::hca;
 use support_null::*;
 
@@ -230,4 +236,100 @@ fn what_the_device_cannot_have_is_refused_by_name() {
     assert!(matches!(ctx.create_cq(0), Err(Error::Invalid { .. })));
     assert!(matches!(Pages::new(0), Err(Error::Invalid { .. })));
     assert_eq!((hca().count("ibv_create_qp"), hca().count("ibv_create_cq")), (0, 1));
+}
+
+fn extended(ctx: &Context) -> CompletionQueue<'_, Extended> {
+    CompletionQueue::builder(ctx, 64).build_extended::<()>().unwrap()
+}
+
+fn received(id: u64) -> ibv_wc {
+    ibv_wc { wr_id: id, opcode: sys::IBV_WC_RECV, ..Default::default() }
+}
+
+#[test]
+fn room_is_promised_and_comes_back_when_a_poll_found_nothing() {
+    let ctx = open();
+    let pd = ctx.alloc_pd().unwrap();
+    let cq = extended(&ctx);
+    let make = || {
+        let builder = pd.create_qp::<Rc>(&cq, &cq).send_depth(31).recv_depth(31);
+        Ok::<_, Error>(builder.build()?.init(InitAttr::new(1))?)
+    };
+    let mut poller = Poller::<()>::new(&cq).unwrap();
+    drop(make().unwrap());
+    hca().complete(cq.as_ptr(), received(1));
+    assert!(matches!(make(), Err(Error::CqRoom { needed: 64, free: 0, capacity: 64 })));
+    assert!(poller.poll_one().unwrap().is_some());
+    assert!(make().is_err());
+    assert!(poller.poll_one().unwrap().is_none());
+    drop(make().unwrap());
+    assert!(make().is_err());
+    assert_eq!(poller.poll(&mut [ExtendedCompletion::default(); 4]).unwrap().len(), 0);
+    drop(make().unwrap());
+    assert!(make().is_err());
+    // of a poll that was full nobody knows whether it was the last
+    let mut wcs = [WorkCompletion::default(); 2];
+    for (id, is_last) in [(1, false), (2, true)] {
+        (0..3).filter(|one| one % 2 == 0 || !is_last).for_each(|_| hca().complete(cq.as_ptr(), received(id)));
+        assert_eq!(poller.poll_into(&mut wcs).unwrap().len(), 2);
+        assert!(make().is_err());
+    }
+    // nor of one that was not: an error may come next
+    assert_eq!(poller.poll_into(&mut wcs).unwrap().len(), 1);
+    assert!(make().is_err());
+    assert!(poller.poll_into(&mut []).unwrap().is_empty());
+    assert!(make().is_err());
+    assert!(poller.poll_into(&mut wcs).unwrap().is_empty());
+    drop(make().unwrap());
+    // what was left behind by another poller's time is seen by the next
+    drop(poller);
+    let mut poller = Poller::<()>::new(&cq).unwrap();
+    hca().complete(cq.as_ptr(), received(3));
+    assert_eq!(poller.poll(&mut [ExtendedCompletion::default(); 4]).unwrap().len(), 1);
+    make().unwrap();
+}
+
+/// What a queue pair leaves behind while a poll is under way is for one of the next.
+#[test]
+fn room_comes_back_however_threads_meet() {
+    let ctx = open();
+    let pd = ctx.alloc_pd().unwrap();
+    let cq = extended(&ctx);
+    let mut poller = Poller::<()>::new(&cq).unwrap();
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut wcs = [WorkCompletion::default(); 4];
+            for turn in 0.. {
+                match turn % 2 {
+                    0 => assert!(poller.poll_one().unwrap().is_none()),
+                    _ => assert!(poller.poll_into(&mut wcs).unwrap().is_empty()),
+                }
+                if is_over.load(Ordering::Relaxed) {
+                    break;
+                }
+                // on a busy machine neither waits for the other's time slice
+                if turn % 64 == 0 {
+                    std::thread::yield_now();
+                }
+            }
+        });
+        for _ in 0..10_000 {
+            // takes all of it
+            let builder = || pd.create_qp::<Rc>(&cq, &cq).send_depth(31).recv_depth(31);
+            let deadline = Instant::now() + Duration::from_secs(60);
+            let qp = loop {
+                match builder().build() {
+                    Ok(qp) => break qp,
+                    Err(Error::CqRoom { .. }) if Instant::now() < deadline => std::thread::yield_now(),
+                    Err(error) => {
+                        is_over.store(true, Ordering::Relaxed);
+                        panic!("{error}");
+                    }
+                }
+            };
+            drop(qp.init(InitAttr::new(1)).unwrap());
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
 }

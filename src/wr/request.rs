@@ -475,6 +475,13 @@ impl<'a, T: Datagram, D: Gather<'a>, I: Immediate> SendRequest<'a, T> for SendTo
     }
 }
 
+/// [`suits`](SendRequest::suits) and [`too_long`](SendRequest::too_long) of a request with a peer's slice, in the form of
+/// which the compiler makes one comparison. (What is too long has bytes, so that it has no room in 0.)
+#[inline(always)]
+fn check_both<'a>(data: &impl Gather<'a>, too_long: u32, limits: &Limits) -> Result<(), PostError> {
+    data.check(limits, if too_long == 0 { ANY } else { 0 })
+}
+
 impl<'a, T: RdmaWrite, D: Gather<'a>, I: Immediate> SendRequest<'a, T> for Write<D, I> {
     #[inline(always)]
     fn suits(&self, limits: &Limits) -> Result<(), PostError> {
@@ -488,9 +495,7 @@ impl<'a, T: RdmaWrite, D: Gather<'a>, I: Immediate> SendRequest<'a, T> for Write
 
     #[inline(always)]
     fn check(&self, limits: &Limits) -> Result<(), PostError> {
-        // not by the two above: this way the compiler sees one comparison
-        let room = if self.too_long == 0 { ANY } else { 0 };
-        self.data.check(limits, room)
+        check_both(&self.data, self.too_long, limits)
     }
 
     #[inline(always)]
@@ -512,8 +517,7 @@ impl<'a, T: RdmaRead, D: Scatter<'a>> SendRequest<'a, T> for Read<D> {
 
     #[inline(always)]
     fn check(&self, limits: &Limits) -> Result<(), PostError> {
-        let room = if self.too_long == 0 { ANY } else { 0 };
-        self.into.check(limits, room)
+        check_both(&self.into, self.too_long, limits)
     }
 
     #[inline(always)]
