@@ -135,12 +135,35 @@ fn a_refused_request_stops_the_list_before_it_starts() {
     assert_eq!(qp.post_list(&[write_imm(data, enough, Some(1)), write_imm(data, short, None)]), too_short);
     assert_eq!(qp.post(write([data; 2], less)), too_short);
     assert_eq!(qp.post(send([data; 5])), Err(PostError::TooManySges { max: 4 }));
-    assert_eq!(qp.post(send(Inline(&[0; 65]))), Err(PostError::InlineTooLong { max: 64 }));
     expect(&[]);
     // and the queue pair goes on
     qp.post_list(&[write(Empty, REMOTE.slice(..0).unwrap()); 2]).unwrap();
     qp.post_list(&[write(&[data; 2][..], more); 2]).unwrap();
     qp.post(send(data)).unwrap();
+}
+
+/// Those providers see to it whose `ibv_wr_*` are called.
+#[test]
+fn inline_data_without_room_is_found_when_the_list_is_complete() {
+    let ctx = open();
+    let (pd, cq) = (ctx.alloc_pd().unwrap(), ctx.create_cq(256).unwrap());
+    let mr = pd.alloc_local(4096).unwrap();
+    let mut qp = rc_extended(&pd, &cq);
+    let too_long = PostError::InlineTooLong { max: 64 };
+    assert_eq!(too_long.accepted(), Some(0));
+    assert_eq!(qp.post(send(Inline(&[0; 65]))), Err(too_long));
+    assert_eq!(hca().take_wr_calls().last(), Some(&Complete));
+    for nth in 0..3 {
+        let mut requests = [send(Inline(&[1; 64])); 3];
+        requests[nth] = send(Inline(&[0; 65]));
+        assert_eq!(qp.post_list(&requests), Err(too_long));
+    }
+    qp.post_list(&[send(Inline(&[1; 64])); 3]).unwrap();
+    qp.post(send(mr.slice(..8).unwrap())).unwrap();
+    // another failure is none of the data's
+    hca().fail("ibv_wr_complete", libc::EINVAL);
+    let error = qp.post(send(Inline(&[1; 64]))).unwrap_err();
+    assert_eq!(error, PostError::Device { errno: libc::EINVAL, accepted: None });
 }
 
 #[test]
@@ -161,7 +184,7 @@ fn a_device_without_the_operations_is_refused_when_the_queue_pair_is_made() {
     hca().configure(|config| config.extended = false);
     let ctx = open();
     let (pd, cq) = (ctx.alloc_pd().unwrap(), ctx.create_cq(256).unwrap());
-    let error = pd.create_qp::<Rc>(&cq, &cq).extended().build().unwrap_err();
+    let error = trusted(pd.create_qp::<Rc>(&cq, &cq).extended()).build().unwrap_err();
     assert_eq!(error.errno(), Some(libc::EOPNOTSUPP), "{error}");
     assert_eq!(hca().live().qps, 0);
 }
@@ -173,7 +196,7 @@ fn a_missing_operation_is_found_when_the_queue_pair_is_made() {
         let ctx = open();
         let (pd, cq) = (ctx.alloc_pd().unwrap(), ctx.create_cq(256).unwrap());
         hca().configure(|config| config.edit_qp = omit);
-        let made = pd.create_qp::<T>(&cq, &cq).extended().build();
+        let made = trusted(pd.create_qp::<T>(&cq, &cq).extended()).build();
         hca().configure(|config| config.edit_qp = |_| {});
         let refused = match made {
             Ok(_) => return false,

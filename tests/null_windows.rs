@@ -315,7 +315,7 @@ fn a_device_without_them_is_asked_for_the_rest() {
     let mr = for_windows(&pd);
     let mut window = pd.alloc_mw::<Type2>().unwrap();
     let connected = || {
-        let builder = pd.create_qp::<Rc>(&cq, &cq).extended();
+        let builder = trusted(pd.create_qp::<Rc>(&cq, &cq).extended());
         builder.build().map(|qp| qp.init(InitAttr::new(1)).unwrap().connect(&connection(&ctx)).unwrap())
     };
     let basic = rc(&pd, &cq);
@@ -340,7 +340,7 @@ fn a_device_without_them_is_asked_for_the_rest() {
     // every other reason is one
     hca().fail("ibv_create_qp_ex", libc::ENOMEM);
     assert_eq!(connected().unwrap_err().errno(), Some(libc::ENOMEM));
-    let uc = pd.create_qp::<Uc>(&cq, &cq).extended().build();
+    let uc = trusted(pd.create_qp::<Uc>(&cq, &cq).extended()).build();
     drop(uc.unwrap());
 }
 

@@ -264,7 +264,8 @@ impl NewQp {
                 (config.edit_qp)(&mut qp);
             }
             let attr = sys::ibv_qp_attr { cap: self.init.cap, ..Default::default() };
-            let body = Body::Qp(Box::new(Qp { attr, init: self.init, building: false }));
+            let body =
+                Body::Qp(Box::new(Qp { attr, init: self.init, building: false, inline_too_long: false }));
             let mut parents = vec![pd.addr(), send_cq.addr()];
             if recv_cq != send_cq {
                 parents.push(recv_cq.addr());

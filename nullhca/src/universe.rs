@@ -89,6 +89,8 @@ pub(crate) struct Qp {
     pub(crate) init: sys::ibv_qp_init_attr,
     /// Between `ibv_wr_start` and its end.
     pub(crate) building: bool,
+    /// Inline data since then had no room, so that `ibv_wr_complete` fails.
+    pub(crate) inline_too_long: bool,
 }
 
 /// What one [`Hca`](crate::Hca) recorded, and shall answer.

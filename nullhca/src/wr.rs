@@ -55,13 +55,15 @@ fn note(qp: *mut sys::ibv_qp_ex, building: (bool, bool), call: impl FnOnce(u64, 
             misuse("ibv_wr_*: a call out of order, which hangs or writes anywhere");
         }
         body.building = building.1;
-        let state = body.attr.qp_state;
+        body.inline_too_long &= building.0;
+        let (state, inline_too_long) = (body.attr.qp_state, body.inline_too_long);
         // SAFETY: alive, since it was found.
         let call = unsafe { call((*qp).wr_id, (*qp).wr_flags) };
         let completes = call == WrCall::Complete;
         universe.record(hca).wr_calls.push(call);
         match state {
             _ if !completes => 0,
+            _ if inline_too_long => libc::ENOMEM,
             sys::IBV_QPS_RTS | sys::IBV_QPS_SQD | sys::IBV_QPS_ERR => {
                 universe.verdict(hca, "ibv_wr_complete")
             }
@@ -159,4 +161,9 @@ unsafe extern "C" fn set_inline_data(qp: *mut sys::ibv_qp_ex, addr: *mut c_void,
     // SAFETY: the caller's bytes.
     let bytes = (0..length).map(|at| unsafe { *addr.cast::<u8>().add(at) }).collect();
     note(qp, INSIDE, |_, _| WrCall::SetInline(bytes));
+    with(|universe| {
+        let body = qp_of(universe.find("ibv_wr_set_inline_data", Kind::Qp, qp.addr()));
+        // as libmlx5 and librxe do
+        body.inline_too_long |= length > body.attr.cap.max_inline_data as usize;
+    });
 }

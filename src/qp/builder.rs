@@ -28,6 +28,7 @@ use crate::parent::Parent;
 use crate::pd::{Posting, ProtectionDomain};
 use crate::raw::{Raw, last_errno};
 use crate::srq::{SharedReceiveQueue, SrqCore};
+use crate::wr::WrTarget;
 use crate::wr::encode::Limits;
 
 /// Sizes of a queue pair's queues (`struct ibv_qp_cap`). The default is what a [`QueuePairBuilder`] has if nothing is
@@ -107,6 +108,7 @@ pub struct QueuePairBuilder<'a, T: Transport, B: Backend = Basic> {
     pub(super) signal_all: bool,
     pub(super) srq: Option<Arc<SrqCore<'a, B::Cq>>>,
     late_copies: bool,
+    trusts_wr: bool,
     pub(super) id: QpId,
     _makes: PhantomData<(T, B)>,
 }
@@ -122,7 +124,8 @@ impl<'a, T: Transport> QueuePairBuilder<'a, T, Basic> {
         Self::of(pd.into(), send_cq.into_parent(), recv_cq.into_parent())
     }
 
-    /// `ibv_create_qp_ex`—Posts shall go by `ibv_wr_*`, the [`Extended`] backend: fewer instructions, but `&mut self`.
+    /// `ibv_create_qp_ex`—Posts shall go by `ibv_wr_*`, the [`Extended`] backend, where they can safely; see
+    /// [`trust_wr`](QueuePairBuilder::trust_wr). Posting takes `&mut self`.
     ///
     /// # Examples
     ///
@@ -156,20 +159,61 @@ impl<'a, T: Transport> QueuePairBuilder<'a, T, Basic> {
 }
 
 impl<'a, T: Transport> QueuePairBuilder<'a, T, Extended> {
+    /// Requests shall go by the provider's `ibv_wr_*`, although it is not known to refuse them cleanly.
+    ///
+    /// Without this, only Soft-RoCE's are called. libmlx5's write over the request that was posted last if the queue is
+    /// full (in all of its releases up to rdma-core 64): that one is lost, and what was refused may be sent in its place.
+    /// Others have faults like it. On those, and on all that nobody has looked at, requests are posted by `ibv_post_send`,
+    /// which costs more than on a [`Basic`] queue pair.
+    ///
+    /// # Safety
+    ///
+    /// Whenever something is posted, fewer requests are outstanding than the [`send_depth`](Self::send_depth) that was
+    /// asked for. A request is outstanding until its completion, or that of a later one, was polled.
+    ///
+    /// On providers other than libmlx5 and librxe, no [`Inline`](crate::Inline) data is longer than
+    /// [`max_inline`](QueuePair::max_inline), and the provider's `ibv_wr_*` do as their manual page says.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # use ibv::{CompletionQueue, ProtectionDomain, Rc};
+    /// # fn f(pd: &ProtectionDomain<'_>, cq: &CompletionQueue<'_>) -> Result<(), ibv::Error> {
+    /// let builder = pd.create_qp::<Rc>(cq, cq).send_depth(64).extended();
+    /// // SAFETY: this program counts: there are never more than 64 requests, each of which is signaled, between posts and
+    /// // polled completions
+    /// let qp = unsafe { builder.trust_wr() }.build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[doc(alias = "ibv_wr_start")]
+    pub unsafe fn trust_wr(mut self) -> Self {
+        self.trusts_wr = true;
+        self
+    }
+
     /// `ibv_create_qp_ex`—Makes it, with all operations of its transport. If the device lacks those of memory windows
     /// and invalidation, without these: they are [`PostError::Unsupported`](crate::PostError::Unsupported) then.
     ///
     /// On rxe, requests have one scatter/gather element at the most: its `ibv_wr_set_sge_list` sends wrong lengths
     /// before rdma-core 64.
     ///
+    /// Where `ibv_wr_*` are not [trusted](Self::trust_wr), it is made as a [`Basic`] one.
+    ///
     /// # Errors
     ///
-    /// As the basic `build`; and [`Error::Verb`] with EOPNOTSUPP if the provider lacks
-    /// `ibv_wr_*`, or one of the operations.
+    /// As the basic `build`; and, if `ibv_wr_*` are to be called, [`Error::Verb`] with EOPNOTSUPP if the provider lacks
+    /// them, or one of the operations.
     #[doc(alias = "ibv_create_qp_ex")]
     pub fn build(self) -> Result<QueuePair<'a, T, Reset, Extended>> {
         let maker = self.maker()?;
-        let most_elements = self.pd.context().provider().most_elements();
+        let provider = self.pd.context().provider();
+        if !(self.trusts_wr || provider.refuses_cleanly()) {
+            let create = |this: &Self| this.create_by(maker, None);
+            return self.make("ibv_create_qp", create, |qp, limits, _| {
+                Ok((WrTarget::stand_in(qp, limits.max_inline), ()))
+            });
+        }
         let optional = Cell::new(T::OPTIONAL_OPS);
         self.make(
             "ibv_create_qp_ex",
@@ -188,8 +232,8 @@ impl<'a, T: Transport> QueuePairBuilder<'a, T, Extended> {
                     return Err(VerbError::new("ibv_create_qp_ex", libc::EOPNOTSUPP, T::NAME).into());
                 }
                 limits.ops = granted & optional.get();
-                limits.max_send_sge = limits.max_send_sge.min(most_elements);
-                Ok(((), ()))
+                limits.max_send_sge = limits.max_send_sge.min(provider.most_elements());
+                Ok((WrTarget::itself(qp), ()))
             },
         )
     }
@@ -209,6 +253,7 @@ impl<'a, T: Transport, B: Backend> QueuePairBuilder<'a, T, B> {
             signal_all: false,
             srq: None,
             late_copies: false,
+            trusts_wr: false,
             id: QpId::new(),
             _makes: PhantomData,
         }
@@ -216,8 +261,9 @@ impl<'a, T: Transport, B: Backend> QueuePairBuilder<'a, T, B> {
 
     /// The same, made of other parts.
     fn of_kind<U: Transport, C: Backend<Cq = B::Cq>>(self) -> QueuePairBuilder<'a, U, C> {
-        let Self { pd, send_cq, recv_cq, caps, signal_all, srq, late_copies, id, _makes } = self;
-        QueuePairBuilder { pd, send_cq, recv_cq, caps, signal_all, srq, late_copies, id, _makes: PhantomData }
+        let Self { pd, send_cq, recv_cq, caps, signal_all, srq, late_copies, trusts_wr, id, _makes } = self;
+        let _makes = PhantomData;
+        QueuePairBuilder { pd, send_cq, recv_cq, caps, signal_all, srq, late_copies, trusts_wr, id, _makes }
     }
 
     /// `ibv_qp_init_attr.srq`—Receives shall be taken from `srq`, which the queue pair keeps. It has none of its own

@@ -56,7 +56,7 @@ use crate::id::QpId;
 use crate::pd::ProtectionDomain;
 use crate::raw::sole;
 use crate::wr::encode::Limits;
-use crate::wr::{PostError, Recv, Scatter};
+use crate::wr::{PostError, Recv, Scatter, WrTarget};
 use state::{CanPostRecv, Rts, State};
 
 /// Neither longer nor shorter: a `&QueuePair<'long>` that could be taken for a `&QueuePair<'short>` would accept a
@@ -96,7 +96,7 @@ pub trait Backend: sealed::Sealed + Send + Sync + 'static {
     message = "a queue pair of backend `{Self}` does not post by libibverbs",
     label = "post by `&mut` on it: `post`, `post_list`, `post_recv`, `post_recv_list`; for a memory window, take one of type 2, and post its `bind_mw(..)`"
 )]
-pub trait Verbs: Backend<Cq = Bare, Queues = (), Link = ()> {}
+pub trait Verbs: Backend<Cq = Bare, Link = ()> {}
 
 pub(crate) mod link {
     use std::sync::Arc;
@@ -131,9 +131,9 @@ pub(crate) mod link {
         const NEEDS_RESET: bool;
     }
 
-    impl Link<()> for () {
+    impl<Q> Link<Q> for () {
         #[inline(always)]
-        fn restarted(&self, (): &mut ()) -> (u32, u32) {
+        fn restarted(&self, _: &mut Q) -> (u32, u32) {
             (0, 0)
         }
         fn destroy(&mut self, leaver: Leaver<'_>) -> Result<()> {
@@ -149,8 +149,9 @@ pub(crate) mod link {
 #[derive(Debug, Clone, Copy)]
 pub enum Basic {}
 
-/// `ibv_wr_*`: fewer instructions where the provider has it. As a [`Backend`] of queue pairs: posting takes `&mut
-/// self`. As a kind of completion queue (`ibv_cq_ex`): polled by its one [`Poller`](crate::Poller). Either goes without
+/// `ibv_wr_*`. As a [`Backend`] of queue pairs: posting takes `&mut self`, and costs fewer instructions where the
+/// provider can be [trusted](QueuePairBuilder::trust_wr) with a full queue; by itself, Soft-RoCE's is, and on the others
+/// requests go by `ibv_post_send`. As a kind of completion queue (`ibv_cq_ex`): polled by its one [`Poller`](crate::Poller). Either goes without
 /// the other.
 #[doc(alias = "ibv_wr_start")]
 #[doc(alias = "ibv_qp_ex")]
@@ -158,10 +159,10 @@ pub enum Basic {}
 pub enum Extended {}
 
 macro_rules! verbs {
-    ($($backend:ident)*) => {$(
+    ($($backend:ident: $queues:ty;)*) => {$(
         impl Backend for $backend {
             type Cq = Bare;
-            type Queues = ();
+            type Queues = $queues;
             type Link = ();
 
             #[inline(always)]
@@ -176,7 +177,10 @@ macro_rules! verbs {
     )*};
 }
 
-verbs! { Basic Extended }
+verbs! {
+    Basic: ();
+    Extended: WrTarget;
+}
 impl Verbs for Basic {}
 impl Verbs for Extended {}
 

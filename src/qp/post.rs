@@ -7,10 +7,6 @@
 
 #![expect(unsafe_code, reason = "the Safety section above")]
 
-use std::ptr::NonNull;
-
-use ibv_sys as sys;
-
 use super::state::{CanPostRecv, CanPostSend, Rts, State};
 use super::transport::{OwnReceives, Transport, Windows};
 use super::{Backend, Basic, Extended, QueuePair, Verbs};
@@ -172,7 +168,8 @@ impl<'a, T: Transport, S: State> QueuePair<'a, T, S, Basic> {
 }
 
 impl<'a, T: Transport, S: State> QueuePair<'a, T, S, Extended> {
-    /// `ibv_wr_start` … `ibv_wr_complete`—Posts a request.
+    /// `ibv_wr_start` … `ibv_wr_complete`—Posts a request; or by `ibv_post_send`, where those can't be
+    /// [trusted](crate::QueuePairBuilder::trust_wr).
     ///
     /// Data that is at hand in memory costs some instructions less by reference (`send(&data)`): it is loaded when it is
     /// written then, and not kept over `ibv_wr_start`.
@@ -207,7 +204,8 @@ impl<'a, T: Transport, S: State> QueuePair<'a, T, S, Extended> {
     ///
     /// # Errors
     ///
-    /// As [`post`](Self::post); either all are posted or none, as far as the provider tells.
+    /// As [`post`](Self::post). By `ibv_wr_*` either all are posted or none, as far as the provider tells; by
+    /// `ibv_post_send` [`accepted`](PostError::accepted) of them are.
     ///
     /// # Examples
     ///
@@ -232,11 +230,10 @@ impl<'a, T: Transport, S: State> QueuePair<'a, T, S, Extended> {
 
     #[inline(always)]
     fn post_all<R: SendRequest<'a, T>>(&mut self, requests: &[R]) -> Result<(), PostError> {
-        // an `ibv_qp_ex` starts with its `ibv_qp` (`ibv_qp_to_qp_ex` is this cast, checked at creation)
-        let qp: NonNull<sys::ibv_qp_ex> = self.qp.cast();
-        // SAFETY: `qp` is `core`'s, which `self` holds, and `limits` its own; `build` asked for all operations of `T`
-        // and found their pointers; `&mut self` keeps every other poster of sends away.
-        unsafe { post_extended(qp, &self.limits, requests) }
+        // SAFETY: `queues` are written to by `&mut self` alone, and lead to `core`'s queue pair, which `self` holds: made
+        // with all operations of `T`, whose pointers `build` found, or stood in for. What is posted lives for `'a`, or
+        // has keys that die before the memory.
+        unsafe { post_extended(&mut self.queues, &self.limits, requests) }
     }
 }
 

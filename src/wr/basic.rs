@@ -76,10 +76,17 @@ impl<D> Slot<'_, D> {
 }
 
 #[inline(always)]
-fn set_elements(wr: &mut MaybeUninit<sys::ibv_send_wr>, sges: *const sys::ibv_sge, count: usize) {
+pub(super) fn set_elements(wr: &mut MaybeUninit<sys::ibv_send_wr>, sges: *const sys::ibv_sge, count: usize) {
     set!(wr, sg_list = sges.cast_mut());
     // at most the queue pair's limit, which C holds in 32 bits
     set!(wr, num_sge = count as c_int);
+}
+
+#[inline(always)]
+pub(super) fn set_ud(wr: &mut MaybeUninit<sys::ibv_send_wr>, ah: *mut sys::ibv_ah, qpn: u32, qkey: u32) {
+    set!(wr, wr.ud.ah = ah);
+    set!(wr, wr.ud.remote_qpn = qpn);
+    set!(wr, wr.ud.remote_qkey = qkey);
 }
 
 impl<D: Elements> Encode for Slot<'_, D> {
@@ -146,9 +153,7 @@ impl<D: Elements> Encode for Slot<'_, D> {
 
     #[inline(always)]
     fn ud(self, to: &Address<'_>) -> Self {
-        set!(self.wr, wr.ud.ah = to.ah.as_ptr());
-        set!(self.wr, wr.ud.remote_qpn = to.qpn);
-        set!(self.wr, wr.ud.remote_qkey = to.qkey);
+        set_ud(self.wr, to.ah.as_ptr(), to.qpn, to.qkey);
         self
     }
 
@@ -172,7 +177,7 @@ impl<D: Elements> Encode for Slot<'_, D> {
 }
 
 /// For a request that is posted at once: its own elements live through the call, and one more is on the stack.
-struct OnStack<'s>(&'s mut MaybeUninit<sys::ibv_sge>);
+pub(super) struct OnStack<'s>(pub(super) &'s mut MaybeUninit<sys::ibv_sge>);
 
 impl Elements for OnStack<'_> {
     #[inline(always)]

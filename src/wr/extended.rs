@@ -7,16 +7,19 @@
 //! in its [`Limits`], against which each request was checked. No code of the user's runs between
 //! `ibv_wr_start`, which takes the provider's lock, and `ibv_wr_complete` or `ibv_wr_abort`, which give it back:
 //! requests are sealed, and their data plain. A [`Head`] lies as the fields of an `ibv_qp_ex` do, with what pads them.
+//! Whether inline data has room is looked at by the provider: who lets a [`WrTarget`] be the queue pair itself knows
+//! that it does, and that a request which it refuses leaves the others alone.
 
 #![expect(unsafe_code, reason = "the Safety section above")]
 
-use std::ptr::NonNull;
+use std::ffi::c_int;
 
 use ibv_sys as sys;
 
 use super::encode::{Encode, Head, Limits};
 use super::error::PostError;
 use super::request::{Address, SendRequest};
+use super::stand_in::WrTarget;
 use crate::mr::{MrSlice, RemoteSlice, RemoteU64};
 use crate::qp::Transport;
 
@@ -152,10 +155,11 @@ impl Encode for Builder {
 ///
 /// # Safety
 ///
-/// `qp` is alive, was made with all operations of `T`, is used by nobody else, and `limits` are its own.
+/// `target` is a queue pair's, to which nobody else writes, made with all operations of `T`, and `limits` are its own; the
+/// rest as [`post_send`](super::post_send).
 #[inline(always)]
 pub(crate) unsafe fn post_extended<'a, T: Transport, R: SendRequest<'a, T>>(
-    qp: NonNull<sys::ibv_qp_ex>,
+    target: &mut WrTarget,
     limits: &Limits,
     requests: &[R],
 ) -> Result<(), PostError> {
@@ -167,7 +171,7 @@ pub(crate) unsafe fn post_extended<'a, T: Transport, R: SendRequest<'a, T>>(
     if too_long != 0 {
         return Err(PostError::RemoteTooShort);
     }
-    let qp = qp.as_ptr();
+    let qp = target.as_ptr();
     // SAFETY: alive, by the caller's promise.
     unsafe { sys::ibv_wr_start(qp) };
     for request in requests {
@@ -179,9 +183,15 @@ pub(crate) unsafe fn post_extended<'a, T: Transport, R: SendRequest<'a, T>>(
         }
     }
     // SAFETY: after start.
-    let result = unsafe { sys::ibv_wr_complete(qp) };
-    let outcome = if result == 0 { Ok(()) } else { Err(PostError::device(result, None)) };
-    if !outcome.is_err_and(|error| error.is_queue_full()) {
+    let errno = unsafe { sys::ibv_wr_complete(qp) };
+    let outcome = if errno == 0 {
+        Ok(())
+    } else {
+        // that of the longest data: whoever refuses one for it has posted none
+        let inline = requests.iter().map(SendRequest::inline_bytes).max();
+        Err(why(errno, target, limits, inline.unwrap_or(0)))
+    };
+    if !outcome.is_err_and(|error| error.is_queue_full() || error.accepted() == Some(0)) {
         for request in requests {
             // SAFETY: but for a full queue, a failing complete does not say what became of the requests: rxe can fail
             // after it has published them.
@@ -189,4 +199,11 @@ pub(crate) unsafe fn post_extended<'a, T: Transport, R: SendRequest<'a, T>>(
         }
     }
     outcome
+}
+
+/// Why `ibv_wr_complete` failed. (Of the requests no more than this, so that none is kept for it.)
+#[cold]
+#[inline(never)]
+fn why(errno: c_int, target: &WrTarget, limits: &Limits, inline: usize) -> PostError {
+    limits.inline(inline).err().unwrap_or_else(|| PostError::device(errno, target.accepted()))
 }

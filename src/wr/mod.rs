@@ -7,7 +7,7 @@
 //! |---|---|
 //! | `request`, `window`, `gather`, `recv` | the requests and their data: the user's side |
 //! | `encode` | what a backend must be able to write: the joint |
-//! | `basic`, `extended` | the backends: `struct ibv_send_wr`, and `ibv_wr_*` |
+//! | `basic`, `extended` | the backends: `struct ibv_send_wr`, and `ibv_wr_*`; `stand_in`: where the latter are not called |
 //! | `batch`, `prepared` | many requests with one call, one request many times |
 
 mod basic;
@@ -19,6 +19,7 @@ mod gather;
 mod prepared;
 mod recv;
 mod request;
+mod stand_in;
 mod window;
 
 pub use basic::ReceiveQueue;
@@ -31,6 +32,7 @@ pub use request::{
     Address, CmpSwp, FetchAdd, Immediate, Keepable, Read, Send, SendInv, SendRequest, SendTo, Write, cmp_swp,
     fetch_add, read, send, send_imm, send_inv, write, write_imm,
 };
+pub(crate) use stand_in::WrTarget;
 pub use window::{BindMw, LocalInv, bind_mw, local_inv};
 
 pub(crate) use basic::{post_recv, post_send};

@@ -26,7 +26,8 @@ pub(super) const INLINE: u32 = sys::IBV_SEND_INLINE;
     label = "make one with `ibv::send(..)`, `write`, `read`, `cmp_swp`, `fetch_add`; on UD with `send(..).to(&ah, qpn, qkey)`"
 )]
 pub trait SendRequest<'a, T: Transport>: sealed::Request {
-    /// Whether the queue pair can carry it, but for [`too_long`](Self::too_long).
+    /// Whether the queue pair can carry it, but for [`too_long`](Self::too_long) and
+    /// [`inline_bytes`](Self::inline_bytes).
     #[doc(hidden)]
     fn suits(&self, limits: &Limits) -> Result<(), PostError>;
 
@@ -38,11 +39,19 @@ pub trait SendRequest<'a, T: Transport>: sealed::Request {
         0
     }
 
+    /// How much inline data it has.
+    #[doc(hidden)]
+    #[inline(always)]
+    fn inline_bytes(&self) -> usize {
+        0
+    }
+
     /// Whether the queue pair can carry it.
     #[doc(hidden)]
     #[inline(always)]
     fn check(&self, limits: &Limits) -> Result<(), PostError> {
-        self.suits(limits)
+        self.suits(limits)?;
+        limits.inline(self.inline_bytes())
     }
 
     /// # Safety
@@ -443,6 +452,11 @@ impl<'a, T: Connected, D: Gather<'a>, I: Immediate> SendRequest<'a, T> for Send<
     }
 
     #[inline(always)]
+    fn inline_bytes(&self) -> usize {
+        self.data.inline_bytes()
+    }
+
+    #[inline(always)]
     unsafe fn encode<E: Encode>(&self, to: E) -> Result<E::Done, PostError> {
         self.data.put(with_data::<D, _>(&self.head, |head| to.send(head, self.imm.get())))
     }
@@ -456,6 +470,11 @@ impl<'a, T: SendInvalidate, D: Gather<'a>> SendRequest<'a, T> for SendInv<D> {
     }
 
     #[inline(always)]
+    fn inline_bytes(&self) -> usize {
+        self.data.inline_bytes()
+    }
+
+    #[inline(always)]
     unsafe fn encode<E: Encode>(&self, to: E) -> Result<E::Done, PostError> {
         self.data.put(with_data::<D, _>(&self.head, |head| to.send_inv(head, self.rkey)))
     }
@@ -466,6 +485,11 @@ impl<'a, T: Datagram, D: Gather<'a>, I: Immediate> SendRequest<'a, T> for SendTo
     fn suits(&self, limits: &Limits) -> Result<(), PostError> {
         limits.address(&self.to)?;
         self.send.data.check(limits, ANY)
+    }
+
+    #[inline(always)]
+    fn inline_bytes(&self) -> usize {
+        self.send.data.inline_bytes()
     }
 
     #[inline(always)]
@@ -495,7 +519,13 @@ impl<'a, T: RdmaWrite, D: Gather<'a>, I: Immediate> SendRequest<'a, T> for Write
 
     #[inline(always)]
     fn check(&self, limits: &Limits) -> Result<(), PostError> {
-        check_both(&self.data, self.too_long, limits)
+        check_both(&self.data, self.too_long, limits)?;
+        limits.inline(self.data.inline_bytes())
+    }
+
+    #[inline(always)]
+    fn inline_bytes(&self) -> usize {
+        self.data.inline_bytes()
     }
 
     #[inline(always)]

@@ -8,6 +8,7 @@ mod graves;
 mod lies;
 mod life;
 mod memory;
+mod refused;
 pub(crate) mod rig;
 mod rules;
 mod scattered;

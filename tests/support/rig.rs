@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 use ibv::qp::Connected;
 use ibv::state::{Init, Rts};
 use ibv::{
-    Backend, Basic, Buffer, CompletionQueue, Connection, Context, InitAttr, Local, LocalPort, MemoryRegion,
-    PollCq, ProtectionDomain, QueuePair, QueuePairBuilder, RegionKind, Remote, RemoteAccess, Transport, Ud,
-    UdInitAttr, WcStatus, WorkCompletion, random_psn,
+    Backend, Basic, Buffer, CompletionQueue, Connection, Context, Extended, InitAttr, Local, LocalPort,
+    MemoryRegion, PollCq, ProtectionDomain, QueuePair, QueuePairBuilder, RegionKind, Remote, RemoteAccess,
+    Transport, Ud, UdInitAttr, WcStatus, WorkCompletion, random_psn,
 };
 
 use crate::leaks::{Counts, skip};
@@ -40,6 +40,8 @@ pub(crate) struct Made {
     pub(crate) gid_index: Option<u32>,
     /// Does all that was asked of it, and lets time go by until nothing is left. None if it works by itself.
     pub(crate) work: Option<fn()>,
+    /// Whether extended queue pairs shall trust its `ibv_wr_*`.
+    pub(crate) trusts_wr: bool,
     /// Its objects, in the words of `rdma resource show`.
     pub(crate) objects: fn() -> String,
     /// Makes a program see it.
@@ -164,6 +166,20 @@ pub(crate) fn roomy<'p, T: Transport, B: Backend>(
     builder: QueuePairBuilder<'p, T, B>,
 ) -> QueuePairBuilder<'p, T, B> {
     builder.send_depth(16).recv_depth(16).send_sges(4).recv_sges(4).inline(64)
+}
+
+/// The same, of the extended backend.
+#[expect(unsafe_code, reason = "trusting the provider is")]
+pub(crate) fn roomy_extended<T: Transport>(
+    builder: QueuePairBuilder<'_, T>,
+) -> QueuePairBuilder<'_, T, Extended> {
+    let builder = roomy(builder.extended());
+    if MADE.get().is_some_and(|made| made.trusts_wr) {
+        // SAFETY: the device is libmlx5's, and no test that makes queue pairs by this has more than 16 requests in flight.
+        unsafe { builder.trust_wr() }
+    } else {
+        builder
+    }
 }
 
 impl Parts<'_> {

@@ -4,14 +4,15 @@ use ibv::state::Init;
 use ibv::{Extended, InitAttr, QueuePair, Rc, Uc, read, recv, send, send_imm, write, write_imm};
 
 use crate::rig::{
-    Parts, completed, connect, contents, next_of, open_init, pattern, quiet, roomy, scenario, success,
+    Parts, completed, connect, contents, next_of, open_init, pattern, quiet, roomy_extended, scenario,
+    success,
 };
 
 fn inits<'p, T: ibv::Transport<Init = InitAttr>>(
     parts: &'p Parts<'p>,
 ) -> [QueuePair<'p, T, Init, Extended>; 2] {
     [parts.a_builder(), parts.b_builder()]
-        .map(|builder| roomy(builder.extended()).build().unwrap().init(open_init(&parts.local)).unwrap())
+        .map(|builder| roomy_extended(builder).build().unwrap().init(open_init(&parts.local)).unwrap())
 }
 
 #[test]

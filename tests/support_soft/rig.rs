@@ -22,6 +22,8 @@ pub(crate) fn hca() -> Hca {
         name: "mlx5_0",
         gid_index: (crate::LINK == Link::RoCE).then_some(GID_INDEX),
         work: is_stepped().then_some(step),
+        // and in one mode not
+        trusts_wr: crate::MODE != Mode::Manual,
         objects,
         show_to,
     });

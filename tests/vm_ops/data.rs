@@ -8,7 +8,8 @@ use ibv::{
 };
 
 use crate::rig::{
-    Parts, completed, connect, contents, next_of, open_init, pattern, quiet, roomy, scenario, success,
+    Parts, completed, connect, contents, next_of, open_init, pattern, quiet, roomy_extended, scenario,
+    success,
 };
 
 const LEN: usize = 300;
@@ -157,7 +158,7 @@ fn extended<'p, T: Transport<Init = InitAttr>>(
     parts: &'p Parts<'p>,
 ) -> [QueuePair<'p, T, Init, Extended>; 2] {
     [parts.a_builder(), parts.b_builder()]
-        .map(|builder| roomy(builder.extended()).build().unwrap().init(open_init(&parts.local)).unwrap())
+        .map(|builder| roomy_extended(builder).build().unwrap().init(open_init(&parts.local)).unwrap())
 }
 
 fn on_rc<'p, Q: PostSend<'p, Transport = Rc> + PostRecv<'p>>(mut ends: Ends<'p, Q>) {

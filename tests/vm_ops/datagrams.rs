@@ -5,7 +5,9 @@ use ibv::{
     UdInitAttr, WcOpcode, recv, send, send_imm,
 };
 
-use crate::rig::{Parts, QKEY, Rig, completed, contents, next, pattern, quiet, roomy, scenario, success};
+use crate::rig::{
+    Parts, QKEY, Rig, completed, contents, next, pattern, quiet, roomy_extended, scenario, success,
+};
 
 fn to_ourselves(rig: &Rig) -> AddressVector {
     AddressVector::global(rig.local.port, Grh::new(rig.local.gid, rig.local.gid_index.unwrap()))
@@ -65,7 +67,7 @@ fn a_datagram_and_its_answer_extended() {
         let ah = parts.pd.create_ah(&to_ourselves(rig)).unwrap();
         let (ours, theirs, peers) = (parts.filled(300, 1), parts.zeros(300), Peers::new());
         let qps = [parts.a_builder::<Ud>(), parts.b_builder()].map(|builder| {
-            let qp = roomy(builder.extended()).build().unwrap();
+            let qp = roomy_extended(builder).build().unwrap();
             qp.init(UdInitAttr::new(rig.local.port, QKEY)).unwrap().activate(1).unwrap()
         });
         let b_qpn = qps[1].qp_num();

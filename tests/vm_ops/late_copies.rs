@@ -7,7 +7,7 @@ use ibv::{
     Uc, fetch_add, read, recv, send,
 };
 
-use crate::rig::{Parts, connect, connect_with, open_init, quiet, roomy, scenario, success};
+use crate::rig::{Parts, connect, connect_with, open_init, quiet, roomy_extended, scenario, success};
 
 /// From what fits into a completion of 64 bytes to what does not fit into one of 128.
 const LENGTHS: [usize; 7] = [1, 8, 31, 32, 33, 64, 65];
@@ -66,7 +66,7 @@ fn of_receives_of_the_extended_backend() {
         let [a, b] = connect(
             &parts.local,
             [parts.a_builder::<Rc>(), parts.b_builder()].map(|builder| {
-                roomy(builder.extended()).build().unwrap().init(open_init(&parts.local)).unwrap()
+                roomy_extended(builder).build().unwrap().init(open_init(&parts.local)).unwrap()
             }),
         );
         messages(&parts, a, |mr, len| b.post_recv(recv(mr.slice(..len).unwrap().detach()).id(1)).unwrap());
@@ -115,7 +115,7 @@ fn of_answers() {
         let [a, _b] = connect(&parts.local, basic);
         answers(&parts, &a);
         let extended = builders()
-            .map(|builder| roomy(builder.extended()).build().unwrap().init(open_init(&parts.local)).unwrap());
+            .map(|builder| roomy_extended(builder).build().unwrap().init(open_init(&parts.local)).unwrap());
         let [a, _b] = connect(&parts.local, extended);
         answers(&parts, a);
     });

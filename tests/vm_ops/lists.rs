@@ -6,7 +6,7 @@ use ibv::{
 };
 
 use crate::rig::{
-    completed, connect, contents, next_of, open_init, pattern, quiet, roomy, scenario, success,
+    completed, connect, contents, next_of, open_init, pattern, quiet, roomy_extended, scenario, success,
 };
 
 #[test]
@@ -117,7 +117,7 @@ fn a_list_by_the_extended_backend() {
         let parts = rig.parts();
         let to = parts.zeros(64);
         let inits = [parts.a_builder::<Rc>(), parts.b_builder()]
-            .map(|builder| roomy(builder.extended()).build().unwrap().init(open_init(&rig.local)).unwrap());
+            .map(|builder| roomy_extended(builder).build().unwrap().init(open_init(&rig.local)).unwrap());
         let [mut a, b] = connect(&rig.local, inits);
         for id in 0..3 {
             b.post_recv(recv(to.slice(id * 8..id * 8 + 8).unwrap()).id(id as u64)).unwrap();

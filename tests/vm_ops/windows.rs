@@ -6,8 +6,8 @@ use ibv::{
 };
 
 use crate::rig::{
-    Parts, completed, connect, connect_impatiently, contents, failure, open_init, pattern, roomy, scenario,
-    success,
+    Parts, completed, connect, connect_impatiently, contents, failure, open_init, pattern, roomy_extended,
+    scenario, success,
 };
 
 const LEN: usize = 4096;
@@ -244,7 +244,7 @@ fn each_backend_has_them() {
         parts.sweep();
         mr.write(0, &[0; 64]).unwrap();
         let extended = [&parts.a_cq, &parts.b_cq].map(|cq| {
-            let builder = roomy(parts.pd.create_qp::<Rc>(cq, cq)).extended();
+            let builder = roomy_extended(parts.pd.create_qp::<Rc>(cq, cq));
             builder.build().unwrap().init(open_init(&rig.local)).unwrap()
         });
         come_and_go(&parts, &mr, connect(&rig.local, extended));

@@ -119,8 +119,14 @@ pub fn with_rows<U: Use>(provider: Provider<'_>, then: U) -> Result<U::Result, E
     let ah = pd.create_ah(&AddressVector::lid(1, ctx.local_port(1)?.lid.max(1)))?;
     let basic = connect_to_itself(&ctx, sized(pd.create_qp::<Rc>(&cq, &cq)).build()?)?;
     let of_polled = connect_to_itself(&ctx, sized(pd.create_qp::<Rc>(&polled[0], &polled[0])).build()?)?;
-    let make_extended = || connect_to_itself(&ctx, sized(pd.create_qp::<Rc>(&cq, &cq).extended()).build()?);
+    let builder = || sized(pd.create_qp::<Rc>(&cq, &cq).extended());
+    let make_extended = || {
+        // SAFETY: the rows post no more than their queue holds before it is polled (`limit`), and what is inline fits
+        connect_to_itself(&ctx, unsafe { builder().trust_wr() }.build()?)
+    };
     let extended = [make_extended()?, make_extended()?, make_extended()?, make_extended()?];
+    let make_untrusted = || connect_to_itself(&ctx, builder().build()?);
+    let [mut untrusted, mut untrusted_list] = [make_untrusted()?, make_untrusted()?];
     let datagrams = sized(pd.create_qp::<Ud>(&cq, &cq)).build()?.init(UdInitAttr::new(1, 2))?.activate(0)?;
 
     let data = mr.slice(..64)?;
@@ -353,6 +359,20 @@ pub fn with_rows<U: Use>(provider: Provider<'_>, then: U) -> Result<U::Result, E
         done,
         |n| ours_wr_write_list_16(&mut extended_list, &requests, n),
         c_wr_write_list_16(qp_ex_list, c_requests.as_ptr(), n) == 0
+    );
+    row!(
+        untrusted_write / 1,
+        NOTHING,
+        done,
+        |n| ours_untrusted_write(&mut untrusted, &data, &to, n),
+        c_post_write(qp, sge, c_to, n) == 0
+    );
+    row!(
+        untrusted_list_16 / 16,
+        NOTHING,
+        done,
+        |n| ours_untrusted_list_16(&mut untrusted_list, &requests, n),
+        c_write_distinct_16(qp, [*sge; 16].as_ptr(), [remote; 16].as_ptr(), n) == 0
     );
     row!(
         poll_1 / 1,

@@ -18,6 +18,7 @@ use ibv::{
     state::Rts, write,
 };
 
+use crate::shell::Register;
 use crate::shells;
 
 /// What is read of completions where more than id and status is.
@@ -132,6 +133,22 @@ shells! {
         requests: &[Write<MrSlice<'a>>; 16],
     ) -> bool {
         |_id| qp.post_list(requests)
+    }
+
+    fn ours_untrusted_write<'a>(
+        qp: &mut QueuePair<'a, Rc, Rts, Extended>,
+        data: &MrSlice<'a>,
+        to: &RemoteSlice,
+    ) -> bool {
+        // opaque once more: else the compiler makes one function of this and `ours_wr_write`
+        |id| Register::opaque(&mut *qp).post(write(data, *to).id(id).signaled())
+    }
+
+    fn ours_untrusted_list_16<'a>(
+        qp: &mut QueuePair<'a, Rc, Rts, Extended>,
+        requests: &[Write<MrSlice<'a>>; 16],
+    ) -> bool {
+        |_id| Register::opaque(&mut *qp).post_list(requests)
     }
 
     fn ours_poll_1<'a>(cq: &CompletionQueue<'a>, wcs: &mut [WorkCompletion; 1]) -> u64 {

@@ -4,7 +4,6 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use super::super::counts;
-use super::super::peers::INLINE_CHECK;
 use super::chart::escape;
 use super::data::{Data, Place, Row, Rows, Verdict};
 
@@ -109,13 +108,12 @@ pub(super) fn peers(data: &Data) -> Option<Table> {
         vec![row.name(), who, number(row.number("instructions"), 1), number(row.number("allocations"), 1)]
     };
     let rows = data.peers.iter().map(cells).collect();
-    let (row, more) = INLINE_CHECK;
-    let note = format!(
-        "The same loops through other crates, and ours, in one harness (`benches/peers`) and through the same libmlx5. \
-         C's are counted of its own program, and its allocations not. Ours may have no more instructions than the best \
-         of the others, but for `{row}` with {more} more: the check against the room for inline data, which the others \
-         lack. (libmlx5 makes it, too; not every provider does, and the others would overrun their rings.)"
-    );
+    let note = "The same loops through other crates, and ours, in one harness (`benches/peers`) and through the same \
+                libmlx5. C's are counted of its own program, and its allocations not. Ours may have no more instructions \
+                than the best of the others. In the rows `wr_…` ours promises, once for the queue pair and by an unsafe \
+                call (`trust_wr`), what the others do by an unsafe post: that it is not full. What it costs without is \
+                `untrusted_…` above."
+        .to_owned();
     let columns = ["", "crate", "instructions", "allocations"];
     Table::new("Other crates".into(), note, &columns, rows, &data.peers)
 }

@@ -1,0 +1,67 @@
+//! What a request that a full queue refuses leaves alone, on each backend: libmlx5's `ibv_wr_*` write it over the request
+//! that was posted last, so that they are not called unless the program promises that there is room.
+
+use ibv::{
+    Inline, MemoryRegion, PostSend, QueuePairBuilder, Rc, Remote, WcStatus, cmp_swp, fetch_add, read, send,
+    send_imm, write, write_imm,
+};
+
+use super::rig::{Rig, drain};
+
+/// Fills the queue with WRITEs of 8 bytes each, and has it refuse one of every kind. Gives how many it took.
+fn fill(qp: &mut impl PostSend<'static, Transport = Rc>, mr: &MemoryRegion<'static, Remote>) -> usize {
+    let to = |at: usize| mr.remote_region().slice(at..at + 8).unwrap();
+    let mut posted = 0;
+    let full = loop {
+        let bytes = [posted as u8 + 1; 8];
+        match qp.post(write(Inline(&bytes), to(4096 + 8 * posted)).signaled().id(posted as u64)) {
+            Ok(()) => posted += 1,
+            Err(error) => break error,
+        }
+    };
+    assert!(full.is_queue_full(), "{full:?}");
+    let elsewhere = mr.slice(2048..2056).unwrap().detach();
+    let (word, at) =
+        (mr.u64_at(2048).unwrap().detach(), mr.remote_region().u64_at(4096 + 8 * posted).unwrap());
+    let bytes = [0xee; 60];
+    let refused = [
+        qp.post(send(Inline(&bytes))),
+        qp.post(send_imm(elsewhere, 7)),
+        qp.post(write(elsewhere, to(4096))),
+        qp.post(write_imm(Inline(&bytes[..8]), to(4096), 7)),
+        qp.post(read(elsewhere, to(4096))),
+        qp.post(cmp_swp(word, at, 0, 1)),
+        qp.post(fetch_add(word, at, 1)),
+        qp.post(write(Inline(&bytes[..8]), to(4096 + 8 * posted))),
+    ];
+    assert_eq!(refused, [Err(full); 8]);
+    posted
+}
+
+#[test]
+fn a_full_queue_keeps_what_it_has() {
+    let rig = Rig::new();
+    for is_extended in [false, true] {
+        let (mr, cq) = (rig.region(8192), rig.bare(1024));
+        let builder = QueuePairBuilder::<Rc>::new(&rig.pd, &cq, &cq).send_depth(16).inline(60);
+        let mut basic = rig.to_itself(builder.build().unwrap());
+        let builder = QueuePairBuilder::<Rc>::new(&rig.pd, &cq, &cq).send_depth(16).inline(60);
+        let mut extended = rig.to_itself(builder.extended().build().unwrap());
+        for round in 0..3 {
+            let posted = if is_extended { fill(&mut extended, &mr) } else { fill(&mut basic, &mr) };
+            assert!(posted >= 16);
+            rig.hca.run_until_idle();
+            let ids: Vec<_> = drain(&cq).iter().map(|wc| (wc.id(), wc.status())).collect();
+            let all: Vec<_> = (0..posted as u64).map(|id| (id, WcStatus::SUCCESS)).collect();
+            assert_eq!(ids, all, "round {round}");
+            for at in 0..posted {
+                let mut bytes = [0; 8];
+                mr.read(4096 + 8 * at, &mut bytes).unwrap();
+                assert_eq!(bytes, [at as u8 + 1; 8], "{at} of {posted}, round {round}, {is_extended}");
+            }
+            assert_eq!(mr.load_u64(4096 + 8 * posted).unwrap(), 0, "what was refused");
+            mr.write(4096, &vec![0; 8 * posted]).unwrap();
+        }
+    }
+    rig.no_violations();
+}
