@@ -367,6 +367,34 @@ int c_wr_write_list_16(struct ibv_qp_ex *qp, const struct request *requests, uin
 	return 0;
 }
 
+/* The same without ibv_wr_*. */
+int c_untrusted_list_16(struct ibv_qp *qp, const struct request *requests, uint64_t operations)
+{
+	for (uint64_t operation = 0; operation < operations; operation++) {
+		struct ibv_send_wr wr[16], *bad;
+		struct ibv_sge sge[16];
+
+		OPAQUE(qp);
+		OPAQUE(requests);
+		for (int i = 0; i < 16; i++) {
+			const struct request *request = &requests[i];
+
+			sge[i] = request->data;
+			wr[i].wr_id = request->id;
+			wr[i].next = i < 15 ? &wr[i + 1] : NULL;
+			wr[i].sg_list = &sge[i];
+			wr[i].num_sge = 1;
+			wr[i].opcode = IBV_WR_RDMA_WRITE;
+			wr[i].send_flags = request->flags;
+			wr[i].wr.rdma.remote_addr = request->to.addr;
+			wr[i].wr.rdma.rkey = request->to.rkey;
+		}
+		if (ibv_post_send(qp, wr, &bad))
+			return -1;
+	}
+	return 0;
+}
+
 /* Each poll finds so many completions, all of success; the result is the sum of what is asked of each, or -1. */
 #define POLL(name, room, each)                                                      \
 	uint64_t name(struct ibv_cq *cq, struct ibv_wc *wcs, uint64_t operations)   \

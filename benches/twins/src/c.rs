@@ -101,6 +101,7 @@ unsafe extern "C" {
         operations: u64,
     ) -> c_int;
     pub(crate) fn c_wr_write_list_16(qp: *mut ibv_qp_ex, requests: *const Request, operations: u64) -> c_int;
+    pub(crate) fn c_untrusted_list_16(qp: *mut ibv_qp, requests: *const Request, operations: u64) -> c_int;
     pub(crate) fn c_arm(cq: *mut ibv_cq, operations: u64) -> c_int;
     pub(crate) fn c_register(pd: *mut ibv_pd, memory: *mut c_void, length: usize, operations: u64) -> c_int;
     pub(crate) fn c_create_qp(pd: *mut ibv_pd, cq: *mut ibv_cq, operations: u64) -> c_int;

@@ -372,7 +372,7 @@ pub fn with_rows<U: Use>(provider: Provider<'_>, then: U) -> Result<U::Result, E
         NOTHING,
         done,
         |n| ours_untrusted_list_16(&mut untrusted_list, &requests, n),
-        c_write_distinct_16(qp, [*sge; 16].as_ptr(), [remote; 16].as_ptr(), n) == 0
+        c_untrusted_list_16(qp, c_requests.as_ptr(), n) == 0
     );
     row!(
         poll_1 / 1,

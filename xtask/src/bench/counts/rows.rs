@@ -121,7 +121,7 @@ pub(super) const PAIRS: &[Pair] = rows! {
         wr_send_inline: Extra(6);
         wr_write_list_16 / 16: Extra(0);
         untrusted_write beside post_write: Ratio(5.2);
-        untrusted_list_16 beside write_distinct_16 / 16: Ratio(4.6);
+        untrusted_list_16 / 16: Ratio(3.7);
     }
     Libmlx5 {
         post_write: POST;
@@ -150,7 +150,7 @@ pub(super) const PAIRS: &[Pair] = rows! {
         wr_send_inline: POST;
         wr_write_list_16 / 16: POST;
         untrusted_write beside post_write: Ratio(1.38);
-        untrusted_list_16 beside write_distinct_16 / 16: Ratio(1.32);
+        untrusted_list_16 / 16: Ratio(1.30);
         register: Ratio(1.10);
         create_qp: Ratio(1.10);
     }
@@ -189,8 +189,9 @@ pub(in crate::bench) fn about(group: &str) -> &'static str {
         "libmlx5" => {
             "Of a request or a completion, exact; with libmlx5's. The bar of a post is 10 more than C and at most 3 % more \
              (of `wr_write_value` 12 and 5 %), of a completion 4 and 4 % (of an extended queue 5, with fields a fifth; see \
-             above), of `untrusted_…` 38 and 32 %: about 110 and 60 instructions. `register` and `create_qp` may have a tenth more than libibverbs' own: what was asked for is checked, \
-             and parents are kept, around calls that take the kernel microseconds."
+             above), of `untrusted_…` 38 and 30 %: some 120 and 55 instructions. `register` and `create_qp` may have a \
+             tenth more than libibverbs' own: what was asked for is checked, and parents are kept, around calls that \
+             take the kernel microseconds."
         }
         _ => {
             "Of a request or a completion, exact. The bar is a part of C's: 0.25 of a post, 0.22 of an inline one, 0.30 of a \
