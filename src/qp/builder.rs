@@ -162,14 +162,15 @@ impl<'a, T: Transport> QueuePairBuilder<'a, T, Extended> {
     /// Requests shall go by the provider's `ibv_wr_*`, although it is not known to refuse them cleanly.
     ///
     /// Without this, only Soft-RoCE's are called. libmlx5's write over the request that was posted last if the queue is
-    /// full (in all of its releases up to rdma-core 64): that one is lost, and what was refused may be sent in its place.
-    /// Others have faults like it. On those, and on all that nobody has looked at, requests are posted by `ibv_post_send`,
-    /// which costs more than on a [`Basic`] queue pair.
+    /// full (in all of its releases up to rdma-core 64): that one is lost, and what was refused may be sent in its
+    /// place. Others have faults like it. On those, and on all that nobody has looked at, requests are posted by
+    /// `ibv_post_send`, which costs more than on a [`Basic`] queue pair.
     ///
     /// # Safety
     ///
-    /// Whenever something is posted, fewer requests are outstanding than the [`send_depth`](Self::send_depth) that was
-    /// asked for. A request is outstanding until its completion, or that of a later one, was polled.
+    /// No request is posted, nor list of them, by which more would be outstanding than the
+    /// [`send_depth`](Self::send_depth) that was asked for. A request is outstanding until its completion, or that of a
+    /// later one, was polled, or the queue pair was reset.
     ///
     /// On providers other than libmlx5 and librxe, no [`Inline`](crate::Inline) data is longer than
     /// [`max_inline`](QueuePair::max_inline), and the provider's `ibv_wr_*` do as their manual page says.
@@ -180,8 +181,8 @@ impl<'a, T: Transport> QueuePairBuilder<'a, T, Extended> {
     /// # use ibv::{CompletionQueue, ProtectionDomain, Rc};
     /// # fn f(pd: &ProtectionDomain<'_>, cq: &CompletionQueue<'_>) -> Result<(), ibv::Error> {
     /// let builder = pd.create_qp::<Rc>(cq, cq).send_depth(64).extended();
-    /// // SAFETY: this program counts: there are never more than 64 requests, each of which is signaled, between posts and
-    /// // polled completions
+    /// // SAFETY: this program counts: of its requests, each of which is signaled, there are never more than 64 whose
+    /// // completions were not polled
     /// let qp = unsafe { builder.trust_wr() }.build()?;
     /// # Ok(())
     /// # }

@@ -150,9 +150,9 @@ pub(crate) mod link {
 pub enum Basic {}
 
 /// `ibv_wr_*`. As a [`Backend`] of queue pairs: posting takes `&mut self`, and costs fewer instructions where the
-/// provider can be [trusted](QueuePairBuilder::trust_wr) with a full queue; by itself, Soft-RoCE's is, and on the others
-/// requests go by `ibv_post_send`. As a kind of completion queue (`ibv_cq_ex`): polled by its one [`Poller`](crate::Poller). Either goes without
-/// the other.
+/// provider can be [trusted](QueuePairBuilder::trust_wr) with a full queue; by itself, Soft-RoCE's is, and on the
+/// others requests go by `ibv_post_send`. As a kind of completion queue (`ibv_cq_ex`): polled by its one
+/// [`Poller`](crate::Poller). Either goes without the other.
 #[doc(alias = "ibv_wr_start")]
 #[doc(alias = "ibv_qp_ex")]
 #[derive(Debug, Clone, Copy)]

@@ -27,12 +27,13 @@ const _: () = {
     assert!(offset_of!(Head, id) == 0);
 };
 
-/// What a backend must be able to write, in the order: one operation, [`ud`](Self::ud) on UD, one of the data calls. What
-/// concerns windows has no data, and is one call.
+/// What a backend must be able to write, in the order: one operation, [`ud`](Self::ud) on UD, one of the data calls.
+/// What concerns windows has no data, and is one call.
 ///
 /// Each step takes the writer and gives it back, so that nothing is written twice; [`Done`](Self::Done) proves that
-/// the data came last. The request was checked against the queue pair's [`Limits`] before; what remains to fail is a
-/// list's own room. After an error nothing of the request may reach the device.
+/// the data came last. Elements and inline bytes are in the request, or what that points to, and may be read while it is
+/// there. It was checked against the queue pair's [`Limits`] before; what remains to fail is a list's own room. After an
+/// error nothing of the request may reach the device.
 pub trait Encode: Sized {
     /// What a complete request leaves behind.
     type Done;

@@ -1,12 +1,15 @@
-//! The backend `ibv_wr_*`: a request is a series of calls through the queue pair's own function pointers.
+//! The backend `ibv_wr_*`: a request is a series of calls through the function pointers of a [`WrTarget`], which is the
+//! queue pair itself or stands in for it.
 //!
 //! # Safety
 //!
-//! A provider leaves pointers null that were not asked for. A queue pair is made with all operations of its
-//! transport, and each pointer checked then, so those called here are there; the operations that not every device has are
-//! in its [`Limits`], against which each request was checked. No code of the user's runs between
+//! A provider leaves pointers null that were not asked for. A queue pair is made with all operations of its transport,
+//! and each pointer checked then, so those called here are there (a stand-in has them all); the operations that not
+//! every device has are in its [`Limits`], against which each request was checked. No code of the user's runs between
 //! `ibv_wr_start`, which takes the provider's lock, and `ibv_wr_complete` or `ibv_wr_abort`, which give it back:
-//! requests are sealed, and their data plain. A [`Head`] lies as the fields of an `ibv_qp_ex` do, with what pads them.
+//! requests are sealed, and their data plain. What they point to is theirs, and lives beyond that: a provider reads
+//! elements and inline bytes during the call that is given them, a stand-in when the requests are complete. A [`Head`]
+//! lies as the fields of an `ibv_qp_ex` do, with what pads them.
 //! Whether inline data has room is looked at by the provider: who lets a [`WrTarget`] be the queue pair itself knows
 //! that it does, and that a request which it refuses leaves the others alone.
 
@@ -30,7 +33,7 @@ struct Builder {
 impl Builder {
     #[inline(always)]
     fn head(&mut self, head: &Head) {
-        // SAFETY: the queue pair is alive, and between start and complete these fields are ours, as is what pads them (see
+        // SAFETY: the target is alive, and between start and complete these fields are ours, as is what pads them (see
         // above).
         unsafe { (&raw mut (*self.qp).wr_id).cast::<Head>().copy_from_nonoverlapping(head, 1) };
     }
@@ -136,7 +139,7 @@ impl Encode for Builder {
             // SAFETY: as in `send`.
             [one] => unsafe { sys::ibv_wr_set_sge(self.qp, one.lkey, one.addr, one.length) },
             sges => {
-                // SAFETY: as in `send`; the list is read during the call.
+                // SAFETY: as in `send`; the list is the request's (see above).
                 unsafe { sys::ibv_wr_set_sge_list(self.qp, sges.len(), sges.as_ptr()) };
             }
         }
@@ -145,7 +148,7 @@ impl Encode for Builder {
 
     #[inline(always)]
     fn inline(self, data: &[u8]) -> Result<(), PostError> {
-        // SAFETY: as in `send`; the bytes are read during the call.
+        // SAFETY: as in `send`; the bytes are those that the request points to (see above).
         unsafe { sys::ibv_wr_set_inline_data(self.qp, data.as_ptr().cast_mut().cast(), data.len()) };
         Ok(())
     }
@@ -155,8 +158,8 @@ impl Encode for Builder {
 ///
 /// # Safety
 ///
-/// `target` is a queue pair's, to which nobody else writes, made with all operations of `T`, and `limits` are its own; the
-/// rest as [`post_send`](super::post_send).
+/// `target` is a queue pair's, to which nobody else writes, made with all operations of `T`, and `limits` are its own;
+/// the rest as [`post_send`](super::post_send).
 #[inline(always)]
 pub(crate) unsafe fn post_extended<'a, T: Transport, R: SendRequest<'a, T>>(
     target: &mut WrTarget,

@@ -26,8 +26,19 @@ pub(super) const INLINE: u32 = sys::IBV_SEND_INLINE;
     label = "make one with `ibv::send(..)`, `write`, `read`, `cmp_swp`, `fetch_add`; on UD with `send(..).to(&ah, qpn, qkey)`"
 )]
 pub trait SendRequest<'a, T: Transport>: sealed::Request {
-    /// Whether the queue pair can carry it, but for [`too_long`](Self::too_long) and
-    /// [`inline_bytes`](Self::inline_bytes).
+    /// Whether the queue pair can carry it. (What goes by `ibv_wr_*` is asked in parts: a list has one branch for all
+    /// that is too long, and the provider looks at inline data itself.)
+    #[doc(hidden)]
+    #[inline(always)]
+    fn check(&self, limits: &Limits) -> Result<(), PostError> {
+        self.suits(limits)?;
+        if self.too_long() != 0 {
+            return Err(PostError::RemoteTooShort);
+        }
+        limits.inline(self.inline_bytes())
+    }
+
+    /// [`check`](Self::check), but for [`too_long`](Self::too_long) and [`inline_bytes`](Self::inline_bytes).
     #[doc(hidden)]
     fn suits(&self, limits: &Limits) -> Result<(), PostError>;
 
@@ -46,18 +57,10 @@ pub trait SendRequest<'a, T: Transport>: sealed::Request {
         0
     }
 
-    /// Whether the queue pair can carry it.
-    #[doc(hidden)]
-    #[inline(always)]
-    fn check(&self, limits: &Limits) -> Result<(), PostError> {
-        self.suits(limits)?;
-        limits.inline(self.inline_bytes())
-    }
-
     /// # Safety
     ///
-    /// [`check`](Self::check) has accepted it for the queue pair that it is written for: a provider takes any address
-    /// handle for its own.
+    /// [`check`](Self::check), or its parts, accepted it for the queue pair that it is written for: a provider takes any
+    /// address handle for its own.
     #[doc(hidden)]
     unsafe fn encode<E: Encode>(&self, to: E) -> Result<E::Done, PostError>;
 
@@ -499,11 +502,12 @@ impl<'a, T: Datagram, D: Gather<'a>, I: Immediate> SendRequest<'a, T> for SendTo
     }
 }
 
-/// [`suits`](SendRequest::suits) and [`too_long`](SendRequest::too_long) of a request with a peer's slice, in the form of
-/// which the compiler makes one comparison. (What is too long has bytes, so that it has no room in 0.)
+/// [`check`](SendRequest::check) of a request with a peer's slice, in the form of which the compiler makes one comparison
+/// where the default makes two. (What is too long has bytes, so that it has no room in 0.)
 #[inline(always)]
-fn check_both<'a>(data: &impl Gather<'a>, too_long: u32, limits: &Limits) -> Result<(), PostError> {
-    data.check(limits, if too_long == 0 { ANY } else { 0 })
+fn check_with_room<'a>(data: &impl Gather<'a>, too_long: u32, limits: &Limits) -> Result<(), PostError> {
+    data.check(limits, if too_long == 0 { ANY } else { 0 })?;
+    limits.inline(data.inline_bytes())
 }
 
 impl<'a, T: RdmaWrite, D: Gather<'a>, I: Immediate> SendRequest<'a, T> for Write<D, I> {
@@ -519,8 +523,7 @@ impl<'a, T: RdmaWrite, D: Gather<'a>, I: Immediate> SendRequest<'a, T> for Write
 
     #[inline(always)]
     fn check(&self, limits: &Limits) -> Result<(), PostError> {
-        check_both(&self.data, self.too_long, limits)?;
-        limits.inline(self.data.inline_bytes())
+        check_with_room(&self.data, self.too_long, limits)
     }
 
     #[inline(always)]
@@ -547,7 +550,7 @@ impl<'a, T: RdmaRead, D: Scatter<'a>> SendRequest<'a, T> for Read<D> {
 
     #[inline(always)]
     fn check(&self, limits: &Limits) -> Result<(), PostError> {
-        check_both(&self.into, self.too_long, limits)
+        check_with_room(&self.into, self.too_long, limits)
     }
 
     #[inline(always)]

@@ -4,8 +4,8 @@
 //! # Safety
 //!
 //! A [`StandIn`] is an `ibv_qp_ex` to those who call its functions, which [`extended`](super::extended) alone does: no
-//! provider sees it. They are called between `wr_start` and `wr_complete` or `wr_abort`, one at a time, and get the pointer
-//! to the whole of it. What a request points to lives until `wr_complete`.
+//! provider sees it. They are called between `wr_start` and `wr_complete` or `wr_abort`, one at a time, and get the
+//! pointer to the whole of it. What a request points to lives until `wr_complete` has returned.
 
 #![expect(unsafe_code, reason = "the Safety section above")]
 
@@ -19,17 +19,18 @@ use super::basic::{OnStack, Slot, post_send_list, set_elements, set_ud};
 use super::encode::{Encode, Head};
 use crate::mr::{RemoteSlice, RemoteU64};
 
-/// What the requests of a queue pair are written to. Those that are written to the queue pair itself pay nothing for the
-/// choice.
+/// What the requests of a queue pair are written to. Those that are written to the queue pair itself pay nothing for
+/// the choice.
 #[derive(Debug)]
 pub struct WrTarget {
     to: NonNull<sys::ibv_qp_ex>,
     is_stand_in: bool,
 }
 
-// SAFETY: what it leads to is used by `&mut` alone.
+// SAFETY: a stand-in is its own alone and of no thread, a queue pair may be used from all; requests are written to
+// either by `&mut`.
 unsafe impl Send for WrTarget {}
-// SAFETY: as above.
+// SAFETY: as above; by `&`, a stand-in is only read.
 unsafe impl Sync for WrTarget {}
 
 impl WrTarget {
@@ -140,7 +141,7 @@ impl StandIn {
     /// Says something of the request that was begun last.
     #[inline(always)]
     fn set(&mut self, set: impl FnOnce(&mut Request)) {
-        // there is none if it was refused
+        // the one before, or none, if that had no room: then the list is not posted
         if let Some(request) = self.list.last_mut() {
             set(request);
         }
@@ -174,10 +175,10 @@ impl StandIn {
             }
             at = next;
         }
-        // SAFETY: the queue pair is alive. These are requests that `extended` has checked, in an array in which they come
-        // first (`repr(C)`); what they point to lives through the call.
-        match unsafe { post_send_list(self.qp, first.cast(), end.cast_const().cast(), size_of::<Request>()) }
-        {
+        let end = end.cast_const().cast();
+        // SAFETY: the queue pair is alive. These are requests that `extended` has checked, in an array in which they
+        // come first (`repr(C)`); what they point to lives through the call.
+        match unsafe { post_send_list(self.qp, first.cast(), end, size_of::<Request>()) } {
             Ok(()) => 0,
             Err(error) => {
                 self.accepted = error.accepted();
