@@ -1,9 +1,9 @@
-//! `cargo bench --bench bandwidth [NAME]`: messages a second between two processes on a device, over 1 to 64 queue pairs,
-//! beside the C program that does the same.
+//! `cargo bench --bench bandwidth [NAME]`: messages a second between two processes on a device, over 1 to 64 queue
+//! pairs, beside the C program that does the same.
 //!
 //! Each queue pair has up to 128 requests outstanding, of which every 32nd asks for a completion; all complete on one
-//! queue, as in `ib_write_bw` and `ib_read_bw`. Turns and conclusions are those of `latency.rs`; here more than 1 is better
-//! than C.
+//! queue, as in `ib_write_bw` and `ib_read_bw`. Turns and conclusions are those of `latency.rs`; here more than 1 is
+//! better than C.
 
 use std::process::ExitCode;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! `cargo bench --bench latency [NAME]`: ping-pong between two processes on a device, beside the C program that does the
-//! same, and over TCP.
+//! `cargo bench --bench latency [NAME]`: ping-pong between two processes on a device, beside the C program that does
+//! the same, and over TCP.
 //!
 //! | row | what one sample is | C's program |
 //! |---|---|---|
@@ -9,21 +9,21 @@
 //! | `FETCH_ADD`, `CMP_SWP` | the same | `ib_atomic_lat` |
 //! | TCP | half of there and back over a socket of this machine, for context | |
 //!
-//! Each send asks for a completion, which is polled before the next message is awaited, as C's programs do. `inline`: the
-//! message travels in the request. `events`: processes sleep until a completion (over TCP: a message) comes; else they
-//! poll. `direct`: ours goes without libmlx5, beside C with it; for these rows, `cargo bench -p ibv -p ibv-bench-pairs
-//! --all-features --bench latency`.
+//! Each send asks for a completion, which is polled before the next message is awaited, as C's programs do. `inline`:
+//! the message travels in the request. `events`: processes sleep until a completion (over TCP: a message) comes; else
+//! they poll. `direct`: ours goes without libmlx5, beside C with it; for these rows, `cargo bench -p ibv -p
+//! ibv-bench-pairs --all-features --bench latency`.
 //!
 //! A row is measured in turns: C, ours, C, ours, …, C, each time two new processes, with the same size and number of
-//! messages, and as often as the time that all rows have allows. What a run comes to is the mean of the middle half of its
-//! samples; each of ours is held against the mean of those of C before and after it. Of these ratios the median counts, and
-//! the interval in which it is with 95 % certainty. C is held against C in the same way: if that interval leaves 1 by more
-//! than 5 %, nothing can be concluded; and a row where it plainly will leaves its time to those that follow.
-//! `computed` is what both processes together computed in a round trip.
+//! messages, and as often as the time that all rows have allows. What a run comes to is the mean of the middle half of
+//! its samples; each of ours is held against the mean of those of C before and after it. Of these ratios the median
+//! counts, and the interval in which it is with 95 % certainty. C is held against C in the same way: if that interval
+//! leaves 1 by more than 5 %, nothing can be concluded; and a row where it plainly will leaves its time to those that
+//! follow. `computed` is what both processes together computed in a round trip.
 //!
 //! On one processor, such as that of a machine whose clock counts instructions, who polls a completion queue in vain
-//! hands it over, and who finds there that a WRITE is done, ours and C's (`handover/`). Two that poll a socket do not, and
-//! would wait for the scheduler's ticks: those rows are left out there.
+//! hands it over, and who finds there that a WRITE is done, ours and C's (`handover/`). Two that poll a socket do not,
+//! and would wait for the scheduler's ticks: those rows are left out there.
 
 use std::process::ExitCode;
 use std::time::Duration;

@@ -1,12 +1,12 @@
-//! `cargo bench --bench scaling [--features mlx5]`: how the cost of a post grows with the number of queue pairs, the depth of a queue, the
-//! elements of a request and the registered regions, beside the same calls of C.
+//! `cargo bench --bench scaling [--features mlx5]`: how the cost of a post grows with the number of queue pairs, the
+//! depth of a queue, the elements of a request and the registered regions, beside the same calls of C.
 //!
 //! Posts are WRITEs through the stock libmlx5 on the software HCA, which works only between the samples: nothing but
-//! building the request and writing it into the ring is measured; with the feature `mlx5`, the same on the direct path, without
-//! libmlx5. Samples of all rows, ours and C's, take turns, so that
+//! building the request and writing it into the ring is measured; with the feature `mlx5`, the same on the direct path,
+//! without libmlx5. Samples of all rows, ours and C's, take turns, so that
 //! whatever else the machine does meets all alike; the numbers are the least of each, and medians. What more queues and
-//! rings cost is their memory, for which the processor's caches are too small: C pays that too. What has to be flat is the
-//! ratio.
+//! rings cost is their memory, for which the processor's caches are too small: C pays that too. What has to be flat is
+//! the ratio.
 //!
 //! # Safety
 //!

@@ -1,5 +1,5 @@
-//! Providers that copy what was received when its completion is polled. One test in a program of its own: the environment
-//! is the whole process's.
+//! Providers that copy what was received when its completion is polled. One test in a program of its own: the
+//! environment is the whole process's.
 #![expect(unsafe_code, reason = "the unsafe call is tried, and the environment changed")]
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -50,8 +50,8 @@ fn refused(ctx: &Context, said: &[&str]) {
 fn queue_pairs_that_copy_late_are_made_only_by_an_unsafe_call() {
     // libhns always copies
     refused(&of_model(0x19e5, 0xa222), &["libhns"]);
-    // libmlx5 copies if it is not told otherwise, which only the libmlx5 that drives the device can be (with the feature
-    // `mlx5` this program is linked with one that does not); older Mellanox devices are other libraries'
+    // libmlx5 copies if it is not told otherwise, which only the libmlx5 that drives the device can be (with the
+    // feature `mlx5` this program is linked with one that does not); older Mellanox devices are other libraries'
     for part in [0x1003, 0x6750, 0x5a44] {
         make(&of_model(0x02c9, part), false).unwrap();
     }

@@ -1,4 +1,4 @@
-//! Extended queue pairs on a provider whose `ibv_wr_*` are not known to be sound: nothing but `ibv_post_send` is called.
+//! Extended queue pairs on a provider whose `ibv_wr_*` are not known to be sound: only `ibv_post_send` is called.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 

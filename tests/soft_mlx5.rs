@@ -11,8 +11,8 @@ mod memcheck;
 mod suite;
 
 /// Not the tests that count on and on, those that step through the machine code, nor those that hold all against what
-/// libmlx5 reads where it was never given an id, which memcheck sees. Not of optimised code, which may branch on what has no
-/// value as yet where nothing comes of it.
+/// libmlx5 reads where it was never given an id, which memcheck sees. Not of optimised code, which may branch on what
+/// has no value as yet where nothing comes of it.
 #[cfg(debug_assertions)]
 #[test]
 fn memcheck_finds_nothing() {

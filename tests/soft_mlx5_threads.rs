@@ -145,8 +145,8 @@ fn queues_and_poller_run_on_their_own_threads() {
 }
 
 /// One thread posts receives on a shared queue, one polls, and others send by queue pairs that take from it, which are
-/// reset or dropped while completions of theirs stand in the ring. Each receive is done once at most, and in the end there
-/// is room for as many as in the beginning.
+/// reset or dropped while completions of theirs stand in the ring. Each receive is done once at most, and in the end
+/// there is room for as many as in the beginning.
 #[test]
 fn a_shared_queue_is_posted_on_polled_and_used_on_different_threads() {
     const RECEIVES: u64 = 63;

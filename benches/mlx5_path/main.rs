@@ -5,8 +5,8 @@
 //! | `libmlx5` | the loops of `data_path`, through the installed libmlx5 | their C twins, through the same |
 //! | `direct` | the direct path, requests built each time | libmlx5, requests built before |
 //!
-//! The device works between the measurements, never in one. Its memory is ordinary memory: what write-combining, a bus and a
-//! NIC's own reading cost is in no number here.
+//! The device works between the measurements, never in one. Its memory is ordinary memory: what write-combining, a bus
+//! and a NIC's own reading cost is in no number here.
 
 #[cfg(feature = "mlx5")]
 mod direct;

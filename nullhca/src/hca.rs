@@ -125,7 +125,8 @@ impl Hca {
         inside
     }
 
-    /// A request completes so. If the queue is armed for all completions, or the status is an error, it raises an event.
+    /// A request completes so. If the queue is armed for all completions, or the status is an error, it raises an
+    /// event.
     pub fn complete(self, cq: *mut sys::ibv_cq, wc: sys::ibv_wc) {
         self.complete_at(cq, wc, 0);
     }

@@ -117,8 +117,8 @@ impl Hca {
         with(|m| m.faults.add(nth, Verdict::Drop));
     }
 
-    /// The `nth` message from now on is executed, and its answer is lost: the requester repeats it. Of UC and UD, where there
-    /// is no answer, nothing is lost.
+    /// The `nth` message from now on is executed, and its answer is lost: the requester repeats it. Of UC and UD, where
+    /// there is no answer, nothing is lost.
     pub fn drop_answer(&self, nth: u64) {
         with(|m| m.faults.add(nth, Verdict::Unanswered));
     }

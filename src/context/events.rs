@@ -142,8 +142,8 @@ impl AsyncEvent {
 
 /// The asynchronous events of a context, made by [`Context::async_events`].
 ///
-/// [`AsFd`] gives a file descriptor to `epoll` or an async runtime, which then calls [`try_event`](Self::try_event) when
-/// it is readable. There may be several of one context: each event comes to one of them.
+/// [`AsFd`] gives a file descriptor to `epoll` or an async runtime, which then calls [`try_event`](Self::try_event)
+/// when it is readable. There may be several of one context: each event comes to one of them.
 ///
 /// `Send` and `Sync`.
 ///
@@ -188,8 +188,8 @@ impl<'a> AsyncEvents<'a> {
     ///
     /// # Errors
     ///
-    /// [`Error::Verb`](crate::Error::Verb) with EIO if the device is gone and no event is left (with older kernels it is
-    /// only [`wait`](Self::wait) that says so).
+    /// [`Error::Verb`](crate::Error::Verb) with EIO if the device is gone and no event is left (with older kernels it
+    /// is only [`wait`](Self::wait) that says so).
     #[doc(alias = "ibv_get_async_event")]
     #[doc(alias = "ibv_ack_async_event")]
     pub fn try_event(&self) -> Result<Option<AsyncEvent>> {

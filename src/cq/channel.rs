@@ -26,9 +26,9 @@ use super::turns::Turns;
 
 /// `ibv_comp_channel`—Where the events of completion queues arrive.
 ///
-/// [`AsFd`] gives a file descriptor to `epoll` or an async runtime, which then calls [`try_event`](Self::try_event) when
-/// it is readable. Who only [waits](Self::wait) is better off without: from then on the kernel does a little more for
-/// each event.
+/// [`AsFd`] gives a file descriptor to `epoll` or an async runtime, which then calls [`try_event`](Self::try_event)
+/// when it is readable. Who only [waits](Self::wait) is better off without: from then on the kernel does a little more
+/// for each event.
 ///
 /// `Send` and `Sync`.
 ///
@@ -84,9 +84,9 @@ impl<'a> CompletionChannel<'a> {
     ///
     /// # Errors
     ///
-    /// [`Error::Verb`](crate::Error::Verb) with EIO if the device is gone and no event is left (with older kernels it is
-    /// only [`wait`](Self::wait) that says so, and the channel just stays empty); EBADF if something else in the process closed
-    /// the channel's descriptor. An empty channel (EAGAIN) is `None`, as one on which another thread
+    /// [`Error::Verb`](crate::Error::Verb) with EIO if the device is gone and no event is left (with older kernels it
+    /// is only [`wait`](Self::wait) that says so, and the channel just stays empty); EBADF if something else in the
+    /// process closed the channel's descriptor. An empty channel (EAGAIN) is `None`, as one on which another thread
     /// [waits](Self::wait): the next event is for that one. A call that a signal interrupts (EINTR) is made again.
     ///
     /// # Examples

@@ -3,11 +3,11 @@
 //! # Safety
 //!
 //! An `ibv_cq_ex` starts with its `ibv_cq` (`ibv_cq_ex_to_cq` is this cast). A completion is there to be read between
-//! `ibv_start_poll`, which takes the provider's lock, and the next step; no code of the user's runs until `ibv_end_poll`
-//! gives the lock back: what was asked for is copied out. One [`Poller`] at a time reads a queue, since the completion that
-//! is read stands in the queue itself. Readers that were not asked for are null pointers: a queue is made with those of
-//! all standard fields and of what `build_extended` was told, each pointer checked then, and [`Poller::new`] refuses to read
-//! others.
+//! `ibv_start_poll`, which takes the provider's lock, and the next step; no code of the user's runs until
+//! `ibv_end_poll` gives the lock back: what was asked for is copied out. One [`Poller`] at a time reads a queue, since
+//! the completion that is read stands in the queue itself. Readers that were not asked for are null pointers: a queue
+//! is made with those of all standard fields and of what `build_extended` was told, each pointer checked then, and
+//! [`Poller::new`] refuses to read others.
 
 #![expect(unsafe_code, reason = "the Safety section above")]
 
@@ -54,8 +54,8 @@ impl<'a> CompletionQueueBuilder<'a> {
     ///
     /// # Errors
     ///
-    /// Those of [`build`](Self::build); [`Error::Verb`] with EOPNOTSUPP if the device, or its driver, lacks extended queues
-    /// or one of those fields.
+    /// Those of [`build`](Self::build); [`Error::Verb`] with EOPNOTSUPP if the device, or its driver, lacks extended
+    /// queues or one of those fields.
     #[doc(alias = "ibv_create_cq_ex")]
     #[doc(alias = "ibv_cq_ex")]
     pub fn build_extended<F: WcFields>(self) -> Result<CompletionQueue<'a, Extended>> {
@@ -146,8 +146,8 @@ unsafe fn start_at_leisure(ex: *mut sys::ibv_cq_ex) -> c_int {
 /// `ibv_start_poll` … `ibv_end_poll`—The one reader of an extended completion queue: who holds it polls. `F` is what it
 /// reads of each completion; see [`fields`](crate::fields).
 ///
-/// `Send`: queue pairs and poller may be on different threads. Queue pairs take the provider's lock when they are destroyed,
-/// so the queues are made with it (not as `IBV_CREATE_CQ_ATTR_SINGLE_THREADED`).
+/// `Send`: queue pairs and poller may be on different threads. Queue pairs take the provider's lock when they are
+/// destroyed, so the queues are made with it (not as `IBV_CREATE_CQ_ATTR_SINGLE_THREADED`).
 ///
 /// # Examples
 ///
@@ -176,8 +176,8 @@ pub struct Poller<'a, F: WcFields = ()> {
     _reads: PhantomData<F>,
 }
 
-// SAFETY: the pointer is to the front of the queue, which it holds, and whose only reader it is; the provider locks against
-// all else that is done with the queue.
+// SAFETY: the pointer is to the front of the queue, which it holds, and whose only reader it is; the provider locks
+// against all else that is done with the queue.
 unsafe impl<F: WcFields> Send for Poller<'_, F> {}
 
 impl<'a, F: WcFields> Poller<'a, F> {
@@ -207,13 +207,13 @@ impl<'a, F: WcFields> Poller<'a, F> {
 
     /// `ibv_start_poll` … `ibv_end_poll`—Takes completions off the queue, as many as there are and `wcs` has room for.
     ///
-    /// `wcs` is made once and reused. Any poller also [fills](PollCq::poll_into) [`WorkCompletion`]s, by one call for all
-    /// of them: where many completions come at a time and no field is asked for that those lack, that costs less.
+    /// `wcs` is made once and reused. Any poller also [fills](PollCq::poll_into) [`WorkCompletion`]s, by one call for
+    /// all of them: where many completions come at a time and no field is asked for that those lack, that costs less.
     ///
     /// # Errors
     ///
-    /// [`PollError`] if the provider can't make sense of the queue. Then nothing is known of what is outstanding. If that is
-    /// found behind completions, these are given first, and all polls that come fail.
+    /// [`PollError`] if the provider can't make sense of the queue. Then nothing is known of what is outstanding. If
+    /// that is found behind completions, these are given first, and all polls that come fail.
     #[inline(always)]
     pub fn poll<'w>(
         &mut self,
@@ -231,8 +231,8 @@ impl<'a, F: WcFields> Poller<'a, F> {
         if !has_come_to_success(result, unsafe { (*ex).status }) {
             return self.go_on(ex, result, wcs);
         }
-        // SAFETY: after start, at a success; the queue has the readers of `F`, which `new` has checked. Each that was found
-        // has its place.
+        // SAFETY: after start, at a success; the queue has the readers of `F`, which `new` has checked. Each that was
+        // found has its place.
         unsafe {
             first.succeed(ex);
             let found = 1 + self.finish(ex, rest);
@@ -274,7 +274,8 @@ impl<'a, F: WcFields> Poller<'a, F> {
         unsafe { self.front.as_ref() }
     }
 
-    /// Copies the next completions of a run, as many as there are and `wcs` has room for, and ends it; how many they are.
+    /// Copies the next completions of a run, as many as there are and `wcs` has room for, and ends it; how many they
+    /// are.
     ///
     /// # Safety
     ///
@@ -358,8 +359,8 @@ impl<'a, F: WcFields> Poller<'a, F> {
         Ok(wcs.get(..found).unwrap_or(&[]))
     }
 
-    /// Polls the queue behind the front, and closes that again if the next poll is to come here, too. `poll`: how many were
-    /// found, and whether nothing is left.
+    /// Polls the queue behind the front, and closes that again if the next poll is to come here, too. `poll`: how many
+    /// were found, and whether nothing is left.
     fn look_around(
         &mut self,
         poll: impl FnOnce(&mut Self, *mut sys::ibv_cq_ex) -> Result<(usize, bool), PollError>,

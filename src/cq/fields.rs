@@ -1,7 +1,7 @@
 //! What can be read of a completion in an [`Extended`](crate::Extended) completion queue.
 //!
-//! The type that a [`Poller`](crate::Poller) is made for says what it reads of each completion beside id and status: one of
-//! the types here, a [`WcOpcode`], or a tuple of them. What is not named is not read, and costs nothing.
+//! The type that a [`Poller`](crate::Poller) is made for says what it reads of each completion beside id and status:
+//! one of the types here, a [`WcOpcode`], or a tuple of them. What is not named is not read, and costs nothing.
 //!
 //! ```no_run
 //! use ibv::fields::{ByteLen, QpNum};
@@ -27,8 +27,8 @@ use ibv_sys as sys;
 use super::record::{FLAGS, OPCODE, Raw};
 use super::wc::{Completion, WcOpcode};
 
-/// What is read of each completion: a type of [`fields`](self), [`WcOpcode`], a tuple of up to eight of them, or `()` for
-/// id and status alone.
+/// What is read of each completion: a type of [`fields`](self), [`WcOpcode`], a tuple of up to eight of them, or `()`
+/// for id and status alone.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be read of a completion",
     label = "name a type of `ibv::fields`, `WcOpcode`, or a tuple of up to eight of them"
@@ -85,7 +85,8 @@ fields! {
     InvalidatedRkey(Option<u32>) = [OPCODE, FLAGS, sys::IBV_WC_EX_WITH_IMM],
         |raw| Completion::of(&raw.wc).invalidated_rkey();
 
-    /// `ibv_wc_read_qp_num`—The queue pair that the request was posted to (for a shared receive queue: that it came in by).
+    /// `ibv_wc_read_qp_num`—The queue pair that the request was posted to (for a shared receive queue: that it came in
+    /// by).
     #[doc(alias = "ibv_wc_read_qp_num")]
     QpNum(u32) = [sys::IBV_WC_EX_WITH_QP_NUM], |raw| raw.wc.qp_num;
 
@@ -116,8 +117,8 @@ fields! {
     #[doc(alias = "IBV_WC_EX_WITH_COMPLETION_TIMESTAMP")]
     Timestamp(u64) = [sys::IBV_WC_EX_WITH_COMPLETION_TIMESTAMP], |raw| raw.timestamp;
 
-    /// `ibv_wc_read_completion_wallclock_ns`—When the device completed it, in nanoseconds of the machine's clock: since 1970,
-    /// as far as that is set. Not every device has it.
+    /// `ibv_wc_read_completion_wallclock_ns`—When the device completed it, in nanoseconds of the machine's clock: since
+    /// 1970, as far as that is set. Not every device has it.
     #[doc(alias = "ibv_wc_read_completion_wallclock_ns")]
     #[doc(alias = "IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK")]
     WallClock(u64) = [sys::IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK], |raw| raw.wall_clock;

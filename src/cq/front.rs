@@ -4,8 +4,8 @@
 //! # Safety
 //!
 //! The stand-in has the functions that a poll calls first, `start_poll` and its context's `poll_cq`, which fail without
-//! looking at anything: so the others, which it lacks, are not called. Its status is read with the failure. Nobody writes
-//! to it.
+//! looking at anything: so the others, which it lacks, are not called. Its status is read with the failure. Nobody
+//! writes to it.
 
 #![expect(unsafe_code, reason = "the Safety section above")]
 

@@ -211,8 +211,8 @@ unsafe fn fill(cq: *mut sys::ibv_cq, wcs: &mut [WorkCompletion]) -> c_int {
 /// [`fill`] returned it, of these, and it is not negative.
 #[inline(always)]
 unsafe fn filled(wcs: &mut [WorkCompletion], count: c_int) -> &[WorkCompletion] {
-    // SAFETY: a provider fills no more entries than it was given, or it would have overrun them already. (Said twice: with
-    // an array of one, the caller's loop is none.)
+    // SAFETY: a provider fills no more entries than it was given, or it would have overrun them already. (Said twice:
+    // with an array of one, the caller's loop is none.)
     unsafe {
         std::hint::assert_unchecked(count as usize <= wcs.len());
         std::slice::from_raw_parts(wcs.as_ptr(), count as usize)

@@ -39,7 +39,8 @@ macro_rules! readers {
             ///
             /// # Safety
             ///
-            /// `cq` stands at a completion, between `ibv_start_poll` and `ibv_end_poll`, and [`has_readers`] in `reads`.
+            /// `cq` stands at a completion, between `ibv_start_poll` and `ibv_end_poll`, and [`has_readers`] in
+            /// `reads`.
             #[inline(always)]
             pub(super) unsafe fn read(cq: *mut sys::ibv_cq_ex, reads: u64) -> Self {
                 let mut $raw = Self::default();
@@ -94,8 +95,8 @@ struct Head {
 }
 
 impl Head {
-    /// Of a success, whose status is a constant: the caller has looked. (Both fields are not copied by one load, which would
-    /// wait until the provider's stores to each are through.)
+    /// Of a success, whose status is a constant: the caller has looked. (Both fields are not copied by one load, which
+    /// would wait until the provider's stores to each are through.)
     ///
     /// # Safety
     ///
@@ -107,8 +108,8 @@ impl Head {
     }
 }
 
-/// `ibv_cq_ex`—What became of a request, as far as a [`Poller`](crate::Poller) for `F` reads it; copied out, so that it can be
-/// kept.
+/// `ibv_cq_ex`—What became of a request, as far as a [`Poller`](crate::Poller) for `F` reads it; copied out, so that it
+/// can be kept.
 ///
 /// Make an array of them once, and let [`Poller::poll`](crate::Poller::poll) fill it: see [`fields`](crate::fields).
 #[derive(Clone, Copy)]

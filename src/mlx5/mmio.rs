@@ -1,4 +1,5 @@
-//! Memory that the device reads or writes on its own: registers, doorbell records, rings of requests. The only volatile stores.
+//! Memory that the device reads or writes on its own: registers, doorbell records, rings of requests. The only volatile
+//! stores.
 //!
 //! # Safety
 //!

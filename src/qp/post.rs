@@ -171,8 +171,8 @@ impl<'a, T: Transport, S: State> QueuePair<'a, T, S, Extended> {
     /// `ibv_wr_start` … `ibv_wr_complete`—Posts a request; or by `ibv_post_send`, where those can't be
     /// [trusted](crate::QueuePairBuilder::trust_wr).
     ///
-    /// Data that is at hand in memory costs some instructions less by reference (`send(&data)`): it is loaded when it is
-    /// written then, and not kept over `ibv_wr_start`.
+    /// Data that is at hand in memory costs some instructions less by reference (`send(&data)`): it is loaded when it
+    /// is written then, and not kept over `ibv_wr_start`.
     ///
     /// # Errors
     ///

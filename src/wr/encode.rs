@@ -31,9 +31,9 @@ const _: () = {
 /// What concerns windows has no data, and is one call.
 ///
 /// Each step takes the writer and gives it back, so that nothing is written twice; [`Done`](Self::Done) proves that
-/// the data came last. Elements and inline bytes are in the request, or what that points to, and may be read while it is
-/// there. It was checked against the queue pair's [`Limits`] before; what remains to fail is a list's own room. After an
-/// error nothing of the request may reach the device.
+/// the data came last. Elements and inline bytes are in the request, or what that points to, and may be read while it
+/// is there. It was checked against the queue pair's [`Limits`] before; what remains to fail is a list's own room.
+/// After an error nothing of the request may reach the device.
 pub trait Encode: Sized {
     /// What a complete request leaves behind.
     type Done;

@@ -4,7 +4,8 @@
 //!
 //! A [`Prepared`] owns a request in C's form and all that it points to but the registered memory: its elements and
 //! inline bytes are in `Vec`s (not boxes: moving one of those would claim that nothing else points into it), which
-//! never change. What it names lives for `'a`: regions like those of any post, an address handle because the request is `Keepable<'a>`.
+//! never change. What it names lives for `'a`: regions like those of any post, an address handle because the request is
+//! `Keepable<'a>`.
 
 #![expect(unsafe_code, reason = "the Safety section above")]
 
@@ -112,8 +113,8 @@ impl<'a, T: Transport> Prepared<'a, T> {
     /// `qp` is alive, and `limits` are its own.
     #[inline(always)]
     pub(crate) unsafe fn post(&self, qp: NonNull<sys::ibv_qp>, limits: &Limits) -> Result<(), PostError> {
-        // its sizes were checked against one queue pair; its address handle too, which a provider takes for one of its own
-        // (a later queue pair may be at the same place: then the provider checks sizes, as for C programs)
+        // its sizes were checked against one queue pair; its address handle too, which a provider takes for one of its
+        // own (a later queue pair may be at the same place: then the provider checks sizes, as for C programs)
         if self.qp != qp || (T::DATAGRAM && self.context != limits.context) {
             return Err(PostError::OtherQueuePair);
         }

@@ -19,8 +19,8 @@ const SIGNALED: u32 = sys::IBV_SEND_SIGNALED;
 const SOLICITED: u32 = sys::IBV_SEND_SOLICITED;
 pub(super) const INLINE: u32 = sys::IBV_SEND_INLINE;
 
-/// A request that a queue pair of transport `T` can carry. `'a`: the regions that it names must live as long as the queue
-/// pair.
+/// A request that a queue pair of transport `T` can carry. `'a`: the regions that it names must live as long as the
+/// queue pair.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no request that `{T}` queue pairs can carry",
     label = "make one with `ibv::send(..)`, `write`, `read`, `cmp_swp`, `fetch_add`; on UD with `send(..).to(&ah, qpn, qkey)`"
@@ -59,8 +59,8 @@ pub trait SendRequest<'a, T: Transport>: sealed::Request {
 
     /// # Safety
     ///
-    /// [`check`](Self::check), or its parts, accepted it for the queue pair that it is written for: a provider takes any
-    /// address handle for its own.
+    /// [`check`](Self::check), or its parts, accepted it for the queue pair that it is written for: a provider takes
+    /// any address handle for its own.
     #[doc(hidden)]
     unsafe fn encode<E: Encode>(&self, to: E) -> Result<E::Done, PostError>;
 
@@ -259,9 +259,9 @@ pub fn send_imm<D, I: Immediate>(data: D, imm: I) -> Send<D, I> {
     Send { head: HEAD, data, imm }
 }
 
-/// `IBV_WR_SEND_WITH_INV`—A message that makes `rkey`, of a memory window of the peer's (type 2), invalid: when the peer
-/// finds it in its completion ([`Completion::invalidated_rkey`](crate::Completion::invalidated_rkey)), nobody reaches the
-/// peer's memory by it any more.
+/// `IBV_WR_SEND_WITH_INV`—A message that makes `rkey`, of a memory window of the peer's (type 2), invalid: when the
+/// peer finds it in its completion ([`Completion::invalidated_rkey`](crate::Completion::invalidated_rkey)), nobody
+/// reaches the peer's memory by it any more.
 ///
 /// If the peer's window is not bound by that key, its queue pair and this one go to the error state.
 ///
@@ -502,8 +502,8 @@ impl<'a, T: Datagram, D: Gather<'a>, I: Immediate> SendRequest<'a, T> for SendTo
     }
 }
 
-/// [`check`](SendRequest::check) of a request with a peer's slice, in the form of which the compiler makes one comparison
-/// where the default makes two. (What is too long has bytes, so that it has no room in 0.)
+/// [`check`](SendRequest::check) of a request with a peer's slice, in the form of which the compiler makes one
+/// comparison where the default makes two. (What is too long has bytes, so that it has no room in 0.)
 #[inline(always)]
 fn check_with_room<'a>(data: &impl Gather<'a>, too_long: u32, limits: &Limits) -> Result<(), PostError> {
     data.check(limits, if too_long == 0 { ANY } else { 0 })?;

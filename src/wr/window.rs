@@ -2,8 +2,8 @@
 //!
 //! # Safety
 //!
-//! A bind has its window and its region by reference until it is posted, or by `Arc` in the window, so that the pointers
-//! in it lead to what is alive. That both are of the queue pair's context is checked with its other limits.
+//! A bind has its window and its region by reference until it is posted, or by `Arc` in the window, so that the
+//! pointers in it lead to what is alive. That both are of the queue pair's context is checked with its other limits.
 
 #![expect(unsafe_code, reason = "the Safety section above")]
 
@@ -37,9 +37,9 @@ pub struct BindMw<'w, K: WindowType = Type2> {
 /// `ibv_mw_bind_info`—Binds `window` to a part of `region`, for what `access` says.
 ///
 /// A window of type 2 (`IBV_WR_BIND_MW`) is bound by a request among others, which is
-/// [posted](crate::QueuePair::post) or [pushed](crate::Batch::push), and must be free: new, or invalidated since. One of
-/// type 1 is bound by [`QueuePair::bind_mw`](crate::QueuePair::bind_mw), wherever it was bound before; an empty range
-/// only unbinds it.
+/// [posted](crate::QueuePair::post) or [pushed](crate::Batch::push), and must be free: new, or invalidated since. One
+/// of type 1 is bound by [`QueuePair::bind_mw`](crate::QueuePair::bind_mw), wherever it was bound before; an empty
+/// range only unbinds it.
 ///
 /// The device checks the rest, and answers with [`WcStatus::MW_BIND_ERR`](crate::WcStatus::MW_BIND_ERR).
 ///

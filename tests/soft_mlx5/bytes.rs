@@ -2,8 +2,8 @@
 //! what stock libmlx5 writes.
 //!
 //! Left out are the queue pair's number, and bytes that stock leaves as they were: the compare field of a `FETCH_ADD`,
-//! fields of a key's context that its update does not mean, what follows inline data up to the next 16, and what follows a
-//! WQE up to the next 64.
+//! fields of a key's context that its update does not mean, what follows inline data up to the next 16, and what
+//! follows a WQE up to the next 64.
 
 use super::memory::Memory;
 use super::rig::{BLOCKS, INLINE, Qp, Random, Rig, SGES, drain, drain_direct};

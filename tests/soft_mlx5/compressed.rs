@@ -1,5 +1,5 @@
-//! Completion queues that the device compresses, of entries of both sizes: what we read of them, and put into the ring in
-//! full, `ibv_poll_cq` reads too, and it is what was asked for.
+//! Completion queues that the device compresses, of entries of both sizes: what we read of them, and put into the ring
+//! in full, `ibv_poll_cq` reads too, and it is what was asked for.
 
 use std::sync::Arc;
 
@@ -97,7 +97,8 @@ fn sessions_say_what_libmlx5_says() {
     assert!(most > 16, "{most}");
 }
 
-/// Whole sessions stand in the ring when their queue pair is reset, or dropped: none of them is taken for a later one's.
+/// Whole sessions stand in the ring when their queue pair is reset, or dropped: none of them is taken for a later
+/// one's.
 #[test]
 fn sessions_of_before_are_passed_over_whole() {
     let rig = Rig::new();

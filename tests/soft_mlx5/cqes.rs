@@ -2,7 +2,8 @@
 //!
 //! # Safety
 //!
-//! `ibv_poll_cq` is called behind the poller's back, which is not done outside of tests: libmlx5 keeps an index of its own.
+//! `ibv_poll_cq` is called behind the poller's back, which is not done outside of tests: libmlx5 keeps an index of its
+//! own.
 #![expect(unsafe_code, reason = "the Safety section above")]
 
 use super::rig::{Cq, Random, Rig, drain, drain_direct};
@@ -58,8 +59,8 @@ pub(super) fn compare(ours: &[WorkCompletion], stock: &[sys::ibv_wc]) {
     }
 }
 
-/// Holds what we read against what libmlx5 makes of the same entries; not under valgrind, which sees that it looks for ids
-/// where it was never given any.
+/// Holds what we read against what libmlx5 makes of the same entries; not under valgrind, which sees that it looks for
+/// ids where it was never given any.
 pub(super) fn agree(ours: &[WorkCompletion], cq: &Cq<Direct>) {
     if std::env::var_os("SOFTHCA_UNDER_VALGRIND").is_none() {
         compare(ours, &stock(cq));

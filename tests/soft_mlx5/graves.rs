@@ -319,8 +319,8 @@ fn resident() -> usize {
     counts.split(' ').nth(1).unwrap().parse().unwrap()
 }
 
-/// Nobody polls, so that what stands there may be of each of these queues, as far as its number goes; but it is there since
-/// before the second of them came.
+/// Nobody polls, so that what stands there may be of each of these queues, as far as its number goes; but it is there
+/// since before the second of them came.
 #[test]
 fn resets_that_leave_nothing_take_no_memory() {
     let rig = Rig::new();

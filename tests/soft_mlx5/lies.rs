@@ -21,7 +21,8 @@ fn start() -> (Rig, Arc<MemoryRegion<'static, Remote>>, Poller<'static>, Entries
 fn sends_that_are_not_outstanding_make_no_room() {
     let (rig, mr, mut poller, entries, mut qp) = start();
     let to = mr.remote_region().slice(4096..).unwrap();
-    // each block remembers a request of the first lap; those of later ones take four, and three of them go on remembering
+    // each block remembers a request of the first lap; those of later ones take four, and three of them go on
+    // remembering
     for _ in 0..BLOCKS {
         qp.post(write(Empty, to).signaled()).unwrap();
     }

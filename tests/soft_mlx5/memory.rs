@@ -2,8 +2,8 @@
 //!
 //! # Safety
 //!
-//! libmlx5 tells address and size of what it made for an object. It is mapped as long as the object is, and each test holds
-//! its objects for as long as it looks.
+//! libmlx5 tells address and size of what it made for an object. It is mapped as long as the object is, and each test
+//! holds its objects for as long as it looks.
 #![expect(unsafe_code, reason = "the Safety section above")]
 
 use ibv::{Backend, CompletionQueue, CqKind, Transport, state, sys};

@@ -1,5 +1,5 @@
-//! What a request that a full queue refuses leaves alone, on each backend: libmlx5's `ibv_wr_*` write it over the request
-//! that was posted last, so that they are not called unless the program promises that there is room.
+//! What a request that a full queue refuses leaves alone, on each backend: libmlx5's `ibv_wr_*` write it over the
+//! request that was posted last, so that they are not called unless the program promises that there is room.
 
 use ibv::{
     Inline, MemoryRegion, PostSend, QueuePairBuilder, Rc, Remote, WcStatus, cmp_swp, fetch_add, read, send,

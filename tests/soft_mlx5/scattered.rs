@@ -215,8 +215,8 @@ fn answers() {
         let [mut a, _b] = connected(&rig, ends);
         let (from, to) = (numbered(&rig, 2048), rig.region(2048));
         let slice = |at: usize, len: usize| to.slice(at..at + len).unwrap().detach();
-        // libmlx5 44 takes 64 bytes from one byte before the entry (mended in later versions): not of the first one, before
-        // which there is nothing
+        // libmlx5 44 takes 64 bytes from one byte before the entry (mended in later versions): not of the first one,
+        // before which there is nothing
         a.post(write(Empty, from.remote_region().slice(..).unwrap()).signaled().id(2)).unwrap();
         rig.hca.run_until_idle();
         assert_eq!((all(&mut poller).len(), stock(&cq).len()), (1, 1));

@@ -1,5 +1,5 @@
-//! Shared receive queues: several queue pairs take from one, slots come back in the order in which completions are read,
-//! and whatever becomes of a queue pair, none is lost and none is free twice.
+//! Shared receive queues: several queue pairs take from one, slots come back in the order in which completions are
+//! read, and whatever becomes of a queue pair, none is lost and none is free twice.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -220,8 +220,8 @@ fn its_memory_is_what_libmlx5_makes_it() {
     rig.no_violations();
 }
 
-/// Its completions stand in the ring when a queue pair is reset or dropped: they are nobody's any more, but what they took
-/// is free, once.
+/// Its completions stand in the ring when a queue pair is reset or dropped: they are nobody's any more, but what they
+/// took is free, once.
 #[test]
 fn what_a_queue_pair_took_is_free_whatever_became_of_it() {
     let rig = Rig::new();

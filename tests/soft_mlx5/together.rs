@@ -1,5 +1,5 @@
-//! All at once: queue pairs with receives of their own and from shared queues on one completion queue of each kind, made,
-//! reset and dropped while completions stand in the ring; and a device that writes whatever it likes.
+//! All at once: queue pairs with receives of their own and from shared queues on one completion queue of each kind,
+//! made, reset and dropped while completions stand in the ring; and a device that writes whatever it likes.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -178,8 +178,8 @@ fn on_queues_that_data_comes_in() {
     everything(|cq| cq.compressed().wide().build_direct_scattered());
 }
 
-/// Bytes of the ring are changed, mostly in the last words, and entries made that name the queue pairs. Whatever it says,
-/// the poller ends, and posting goes on.
+/// Bytes of the ring are changed, mostly in the last words, and entries made that name the queue pairs. Whatever it
+/// says, the poller ends, and posting goes on.
 fn nonsense<V: Delivery>(kind: Kind<V>, look: impl Fn(&WorkCompletion<'_, V>)) {
     let rig = Rig::new();
     let mr = rig.region(8192);

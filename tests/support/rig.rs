@@ -175,7 +175,8 @@ pub(crate) fn roomy_extended<T: Transport>(
 ) -> QueuePairBuilder<'_, T, Extended> {
     let builder = roomy(builder.extended());
     if MADE.get().is_some_and(|made| made.trusts_wr) {
-        // SAFETY: the device is libmlx5's, and no test that makes queue pairs by this has more than 16 requests in flight.
+        // SAFETY: the device is libmlx5's, and no test that makes queue pairs by this has more than 16 requests in
+        // flight.
         unsafe { builder.trust_wr() }
     } else {
         builder

@@ -15,7 +15,8 @@ use ibv::{
 
 use crate::rig::{Parts, Rig, all_access, open_init, scenario, success};
 
-/// What each step asks for, with all optional attributes but an alternate path: the kernel has that on InfiniBand alone.
+/// What each step asks for, with all optional attributes but an alternate path: the kernel has that on InfiniBand
+/// alone.
 trait Steps: Transport {
     fn init(local: &LocalPort) -> Self::Init;
     fn init_modify(local: &LocalPort) -> Self::InitModify;

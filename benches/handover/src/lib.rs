@@ -1,8 +1,8 @@
-//! To be preloaded where two processes poll on one processor: who finds a completion queue empty hands the processor over
-//! (`sched_yield`). Else it is kept until the scheduler's next tick, and ticks are all that is measured.
+//! To be preloaded where two processes poll on one processor: who finds a completion queue empty hands the processor
+//! over (`sched_yield`). Else it is kept until the scheduler's next tick, and ticks are all that is measured.
 //!
-//! So does who finds that a WRITE is done: the next that programs that answer each other's WRITEs do is to wait at their
-//! memory, for what the peer only now comes to. Those looks at memory can't be seen here.
+//! So does who finds that a WRITE is done: the next that programs that answer each other's WRITEs do is to wait at
+//! their memory, for what the peer only now comes to. Those looks at memory can't be seen here.
 //!
 //! This takes the place of `ibv_open_device`, and the provider's `poll_cq` in each context: so it is the same for ours
 //! and for C's programs.

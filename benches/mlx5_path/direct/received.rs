@@ -3,8 +3,8 @@
 //! # Safety
 //!
 //! The C functions get objects of [`Received`], from which the rows borrow, and
-//! [`Requests`](super::requests::Requests). Late copies go to a region that outlives the queue pair, and that only devices
-//! access.
+//! [`Requests`](super::requests::Requests). Late copies go to a region that outlives the queue pair, and that only
+//! devices access.
 
 #![expect(unsafe_code, reason = "the Safety section above")]
 

@@ -75,7 +75,8 @@ pub(crate) fn command(place: &Place, test: &Test, port: u16, host: Option<&str>)
     command
 }
 
-/// Messages a second, from what a test of bandwidth printed: `rate NUMBER` if it is ours, else the last line of numbers.
+/// Messages a second, from what a test of bandwidth printed: `rate NUMBER` if it is ours, else the last line of
+/// numbers.
 pub fn messages_per_second(output: &str) -> Option<f64> {
     if let Some(rate) = output.lines().find_map(|line| line.strip_prefix("rate ")) {
         return rate.parse().ok();

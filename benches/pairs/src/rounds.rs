@@ -8,8 +8,8 @@ use crate::Result;
 
 /// How far from 1 C may be beside C, taken as ours is, for anything to follow.
 const SPREAD: f64 = 0.05;
-/// How sure it is that a median is in its interval, of ratios that know nothing of each other. Of these, neighbours share
-/// a run of C's, and an interval is surer than 95 % only so.
+/// How sure it is that a median is in its interval, of ratios that know nothing of each other. Of these, neighbours
+/// share a run of C's, and an interval is surer than 95 % only so.
 const CERTAINTY: f64 = 0.96;
 /// So often a row is measured, however long it takes.
 const LEAST: usize = 3;
@@ -139,9 +139,9 @@ fn sorted(numbers: impl Iterator<Item = f64>) -> Vec<f64> {
     numbers
 }
 
-/// Where the median is of what these sorted numbers are samples of: between two of them, as long as there are enough to be
-/// [`CERTAINTY`] sure (six), else between the extremes. Whatever the numbers' distribution: half of it is above the median,
-/// so that how many samples are is like heads of a coin. Wild runs are common, and change nothing here.
+/// Where the median is of what these sorted numbers are samples of: between two of them, as long as there are enough to
+/// be [`CERTAINTY`] sure (six), else between the extremes. Whatever the numbers' distribution: half of it is above the
+/// median, so that how many samples are is like heads of a coin. Wild runs are common, and change nothing here.
 fn interval(numbers: &[f64]) -> (f64, f64) {
     let count = numbers.len();
     // the chance of so many heads, and of so many or fewer

@@ -55,8 +55,8 @@ pub fn opaque_mut<T>(value: &mut T) -> &mut T {
     }
 }
 
-/// Does something so many times, at least once, with the number of each. (All loops are this one: how the compiler turns
-/// a `for` depends on what is around it.)
+/// Does something so many times, at least once, with the number of each. (All loops are this one: how the compiler
+/// turns a `for` depends on what is around it.)
 #[inline(always)]
 pub fn repeat(times: u64, mut operation: impl FnMut(u64)) {
     let mut number = 0;

@@ -1,5 +1,5 @@
-//! Shared receive queues in trap mode: what was posted when the doorbell record said so is what the device finds. Used by
-//! signal handlers: atomics in places that stay only.
+//! Shared receive queues in trap mode: what was posted when the doorbell record said so is what the device finds. Used
+//! by signal handlers: atomics in places that stay only.
 //!
 //! Receives carry nothing that says whose or which they are, as WQEs of a send queue do. So each is summed up when the
 //! record counts it, and again when the device takes it: the two differ if it was written later, or again.
@@ -23,8 +23,8 @@ struct Queue {
     /// The receive that is counted next, and the slot that it is in.
     next: AtomicU32,
     slot: AtomicU32,
-    /// Of what is in each slot: number of the receive << 32 | sum, with [`IS`]. There may be more than slots, of a queue
-    /// that was here before.
+    /// Of what is in each slot: number of the receive << 32 | sum, with [`IS`]. There may be more than slots, of a
+    /// queue that was here before.
     sums: Slots<AtomicU64, 1024>,
 }
 

@@ -18,8 +18,8 @@
 //!
 //! # Safety
 //!
-//! The handlers use atomics in places that stay where they are, the fault's own address, and the system calls `mprotect`
-//! and `gettid` only, all async-signal-safe; no lock, no allocation, no formatting. They
+//! The handlers use atomics in places that stay where they are, the fault's own address, and the system calls
+//! `mprotect` and `gettid` only, all async-signal-safe; no lock, no allocation, no formatting. They
 //! read memory of rings and records whose queues are alive (their entries are removed before the application may
 //! free them). Faults that are not at a watched page go to the handler that was there before.
 #![expect(unsafe_code, reason = "signal handlers and page protection")]

@@ -3,8 +3,8 @@
 //!
 //! # Safety
 //!
-//! System calls with local arguments only: the signal mask and timer slack of the calling thread, and a wait on a word of memory
-//! that stays for the life of the process.
+//! System calls with local arguments only: the signal mask and timer slack of the calling thread, and a wait on a word
+//! of memory that stays for the life of the process.
 #![expect(unsafe_code, reason = "signal masks and futexes")]
 
 use crate::fabric::{self, shm::monotonic_ns};

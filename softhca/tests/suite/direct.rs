@@ -101,8 +101,8 @@ impl Direct {
             Mutant::SameRegister => own.wrapping_add(half ^ self.dv.bf.size as usize),
             _ => own.wrapping_add(half),
         };
-        // SAFETY: 64 bytes of the block, and as many of a register's page, on which all of these lie: the registers are at
-        // 0x800 and above.
+        // SAFETY: 64 bytes of the block, and as many of a register's page, on which all of these lie: the registers are
+        // at 0x800 and above.
         unsafe {
             if mutant == Mutant::HalfWidth {
                 to.cast::<u32>().write_volatile(value as u32);

@@ -177,8 +177,8 @@ fn every_request_of_the_extended_interface() {
         }
         b
     };
-    // SAFETY: `run` has them called between the start and the completion of a request on a queue pair that was made with
-    // `ALL_OPS`. Lists are read, and inline data copied, before the call that has them returns.
+    // SAFETY: `run` has them called between the start and the completion of a request on a queue pair that was made
+    // with `ALL_OPS`. Lists are read, and inline data copied, before the call that has them returns.
     unsafe {
         let sge = |q, at: u64, len| ibv_wr_set_sge(q, lkey, to(at), len);
         l.b.recv(1, &mut [m.sge(4096, 1000)]);

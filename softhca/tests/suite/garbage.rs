@@ -32,8 +32,8 @@ fn the_device_survives_garbage() {
         let p = Pair::new(&d, kind);
         let dv = memory(&p.a);
         let blocks = dv.sq.wqe_cnt;
-        // SAFETY: both rings end where their counts of blocks of 64 bytes and of strides do; the record has two words. What
-        // the device does with this is what is tried.
+        // SAFETY: both rings end where their counts of blocks of 64 bytes and of strides do; the record has two words.
+        // What the device does with this is what is tried.
         unsafe {
             for i in 0..blocks as usize * 8 {
                 dv.sq.buf.cast::<u64>().add(i).write_volatile(r.next());

@@ -290,8 +290,8 @@ fn local_invalidate_and_windows_of_type_one() {
 fn xrc_sends_to_the_srq_that_is_named() {
     let (_g, hca) = start();
     let d = Dev::open(0);
-    // SAFETY: the context, domains, queues and shared queues are there until they are given back below, and each is of this
-    // context; the attributes are of this function, and name no descriptor.
+    // SAFETY: the context, domains, queues and shared queues are there until they are given back below, and each is of
+    // this context; the attributes are of this function, and name no descriptor.
     unsafe {
         let mut x = ibv_xrcd_init_attr::default();
         x.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS;

@@ -124,8 +124,8 @@ fn memory_of_other_kinds() {
     let before = hca.objects();
     let mut mem = vec![0u8; 8192];
     let at = mem.as_mut_ptr();
-    // SAFETY: the domain and the context are there; all else is of the closures, as long as it says, and only looked at:
-    // each call is refused. `mem` is not used otherwise.
+    // SAFETY: the domain and the context are there; all else is of the closures, as long as it says, and only looked
+    // at: each call is refused. `mem` is not used otherwise.
     unsafe {
         check(&[
             ("dmabuf", NOT, Box::new(|| made(ibv_reg_dmabuf_mr(d.pd, 0, 4096, 0, 0, 1)))),
@@ -181,8 +181,8 @@ fn flows_work_queues_and_raw_commands() {
     q.init(0);
     let before = hca.objects();
     // SAFETY: context, domain, queue and queue pair are there; all else is of the closures, as long as it says, and
-    // only looked at: each call is refused. The table's work queue is zeros but for its address, and is refused before it is
-    // used.
+    // only looked at: each call is refused. The table's work queue is zeros but for its address, and is refused before
+    // it is used.
     unsafe {
         check(&[
             (

@@ -13,7 +13,8 @@ use serde_json::Value;
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
-/// What rustdoc knows of the crate. Its JSON is not stable: it alone, not what is compiled, is told to do it all the same.
+/// What rustdoc knows of the crate. Its JSON is not stable: it alone, not what is compiled, is told to do it all the
+/// same.
 fn rustdoc_json() -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("api");
     fs::create_dir_all(&folder).unwrap();

@@ -150,8 +150,9 @@ fn heading(line: &str) -> Option<(u64, &str)> {
     Some((hex(address)?, name))
 }
 
-/// Where an instruction leads by name: a direct call or jump, or one through a slot at a fixed address, or by a register
-/// that is loaded from such a slot. Another indirect one is through the provider's function pointer, and is none of ours.
+/// Where an instruction leads by name: a direct call or jump, or one through a slot at a fixed address, or by a
+/// register that is loaded from such a slot. Another indirect one is through the provider's function pointer, and is
+/// none of ours.
 fn target(instruction: &str, slots: &HashMap<u64, String>) -> Option<String> {
     // `call   31f40 <name+0x12>`, `call   *0x60749(%rip)        # 931c0 <_DYNAMIC+0x6a0>`
     let mnemonic = instruction.split_whitespace().next()?;

@@ -23,9 +23,9 @@ pub(super) struct Counted {
     pub(super) objects: HashSet<String>,
 }
 
-/// Runs a program. With `--toggle-collect=NAME` among callgrind's options, instructions are counted only between entering
-/// and leaving functions of such names, and one that is called from there and matches too is left out; calls are counted
-/// everywhere.
+/// Runs a program. With `--toggle-collect=NAME` among callgrind's options, instructions are counted only between
+/// entering and leaving functions of such names, and one that is called from there and matches too is left out; calls
+/// are counted everywhere.
 pub(super) fn run(program: &Path, arguments: &[String], options: &[&str]) -> Result<Counted> {
     let valgrind = crate::program::find("valgrind").context("valgrind is missing: `cargo xtask setup`")?;
     let file = std::env::temp_dir().join(format!("ibv-callgrind.{}", std::process::id()));

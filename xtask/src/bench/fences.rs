@@ -3,8 +3,8 @@
 //!
 //! A way that posts stores the doorbell record, then one `sfence`, then either lines of 64 bytes to the register, each
 //! by four aligned stores of 16 (no other code of the path has such), or one store of 8 and a second `sfence`. No other
-//! fence, and no locked instruction, is on any way. What stores are to which memory is not written in machine code; it is
-//! known by how they are made, and one that is made in another way than here shows as a way that breaks the rule.
+//! fence, and no locked instruction, is on any way. What stores are to which memory is not written in machine code; it
+//! is known by how they are made, and one that is made in another way than here shows as a way that breaks the rule.
 
 use anyhow::{Context as _, Result, ensure};
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -14,7 +14,8 @@ use super::assembly::{Line, Program};
 /// What begins the names of the functions that are walked.
 const PREFIX: &str = "ours_direct_";
 
-/// What polls call now and then, and walks do not go into: what looks for queue pairs that come and go, which takes locks.
+/// What polls call now and then, and walks do not go into: what looks for queue pairs that come and go, which takes
+/// locks.
 const COLD: [&str; 2] = ["poll_slowly", "found_empty"];
 
 /// Where a way stands.

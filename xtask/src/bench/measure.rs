@@ -19,11 +19,12 @@ const GUEST_LIMIT: Duration = Duration::from_secs(5400);
 /// How long a run takes in a guest, in milliseconds: there a message takes some of them. How often, and all rows, in
 /// seconds.
 const GUEST_TIMES: [&str; 6] = ["--time", "1000", "--pairs", "15", "--total", "4500"];
-/// Where a clock counts instructions, runs differ by little more than where the scheduler's ticks come: as few as make an
-/// interval.
+/// Where a clock counts instructions, runs differ by little more than where the scheduler's ticks come: as few as make
+/// an interval.
 const COUNTED_TIMES: [&str; 6] = ["--time", "50", "--pairs", "6", "--total", "420"];
 /// There, the processes take turns on one processor. By the ordinary scheduler, who yields gets it back while the other
-/// had it a millisecond more; in real time, the other has it next. The kernel's thread that carries packets comes first.
+/// had it a millisecond more; in real time, the other has it next. The kernel's thread that carries packets comes
+/// first.
 const IN_TURNS: &str = r#"for thread in /proc/[0-9]*; do
     read -r name <$thread/comm
     [ "$name" = ksoftirqd/0 ] && chrt --fifo --pid 2 ${thread#/proc/} && exec chrt --rr 1 "$@"

@@ -46,8 +46,8 @@ impl Cost {
     }
 }
 
-/// Builds, counts, prints the rows beside ours and C's, and writes `ibv-bench/peers.json`. Fails if another crate does a
-/// row with less.
+/// Builds, counts, prints the rows beside ours and C's, and writes `ibv-bench/peers.json`. Fails if another crate does
+/// a row with less.
 pub(super) fn run() -> Result<ExitCode> {
     let (program, by_libibverbs) = counts::through_libmlx5()?;
     let (peers, missing) = build()?;

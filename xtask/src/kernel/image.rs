@@ -1,7 +1,7 @@
 //! Unpacking a kernel image ahead of its boot.
 //!
-//! A bzImage unpacks itself, which takes an emulated processor five seconds and the host one. QEMU boots the ELF file in
-//! it directly when that has an entry for it (`CONFIG_PVH`, which distributions set).
+//! A bzImage unpacks itself, which takes an emulated processor five seconds and the host one. QEMU boots the ELF file
+//! in it directly when that has an entry for it (`CONFIG_PVH`, which distributions set).
 
 use anyhow::{Context as _, Result, bail};
 use std::fs::{self, File};

@@ -197,8 +197,8 @@ enum Event {
 
 /// Boots a guest, runs the job's command there, and passes its output on as it comes.
 ///
-/// An emulated guest sometimes loses its clock while it boots, and hangs: it gets a second chance. One on KVM does not: where
-/// that can't boot a guest, it never can.
+/// An emulated guest sometimes loses its clock while it boots, and hangs: it gets a second chance. One on KVM does not:
+/// where that can't boot a guest, it never can.
 pub(crate) fn run(job: &Job, out: &mut (dyn Write + Send), err: &mut (dyn Write + Send)) -> Result<Ended> {
     let ended = run_once(job, out, err)?;
     match ended.how {

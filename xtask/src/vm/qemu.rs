@@ -20,8 +20,8 @@ const PROGRAM: &str = "qemu-system-x86_64";
 const KERNEL_ARGUMENTS: &str = "console=ttyS0 quiet panic=-1 oops=panic mitigations=off nokaslr tsc=reliable \
      no_timer_check cryptomgr.notests random.trust_cpu=on";
 
-/// What runs the guest's code on one processor, whose clock is the number of its instructions, 2 ns each, as long as it has
-/// some to run. It stands in for the name of an accelerator.
+/// What runs the guest's code on one processor, whose clock is the number of its instructions, 2 ns each, as long as it
+/// has some to run. It stands in for the name of an accelerator.
 pub(super) const COUNTED: &str = "icount";
 
 /// A running machine. Dropping it ends the machine.
@@ -136,8 +136,8 @@ fn arguments(kernel: &Kernel, accelerator: &str, sockets: &[(UnixListener, PathB
     let mut option = |name: &str, value: OsString| arguments.extend([name.into(), value]);
     option("-accel", accelerator.into());
     if processors == "1" {
-        // Without sleeping, the clock leaps to the next timer whenever the guest has nothing to do: while it waits for a
-        // file of a busy host, minutes pass there, and with them every limit.
+        // Without sleeping, the clock leaps to the next timer whenever the guest has nothing to do: while it waits for
+        // a file of a busy host, minutes pass there, and with them every limit.
         option("-icount", "shift=1,sleep=on".into());
     }
     option("-kernel", kernel.boot_image().into());

@@ -27,8 +27,8 @@ impl Meeting {
         self.hear()
     }
 
-    /// Waits until the peer is here too. The client, which begins, goes on first: on one processor, a server that waits at
-    /// its memory would keep it from that.
+    /// Waits until the peer is here too. The client, which begins, goes on first: on one processor, a server that waits
+    /// at its memory would keep it from that.
     pub(super) fn join(&mut self) -> Result<()> {
         if self.is_client {
             self.hear::<1>()?;

@@ -72,9 +72,9 @@ impl Done for ExtendedCompletion<()> {
     }
 }
 
-/// A function for each row, so that what one loop keeps in registers does not depend on the others. `post`: does something
-/// so many times, with the number of each and the fields of which the compiler knows nothing; `poll`: takes so many
-/// completions off a queue, into room of that type.
+/// A function for each row, so that what one loop keeps in registers does not depend on the others. `post`: does
+/// something so many times, with the number of each and the fields of which the compiler knows nothing; `poll`: takes
+/// so many completions off a queue, into room of that type.
 macro_rules! rows {
     (
         post { $($post:ident / $requests:literal |$id:ident, $($field:ident),*| $operation:expr;)* }

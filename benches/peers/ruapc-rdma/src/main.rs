@@ -1,6 +1,6 @@
-//! `ruapc-rdma`: SEND and RECV of buffers from its pool, which a post takes and a completion gives back; no WRITE, inline
-//! or list. A fixed set of buffers goes around, so that the pool's own cost is left out. A queue pair has one completion
-//! queue, so there are two: one sends to the other.
+//! `ruapc-rdma`: SEND and RECV of buffers from its pool, which a post takes and a completion gives back; no WRITE,
+//! inline or list. A fixed set of buffers goes around, so that the pool's own cost is left out. A queue pair has one
+//! completion queue, so there are two: one sends to the other.
 
 use std::process::ExitCode;
 use std::sync::Arc;

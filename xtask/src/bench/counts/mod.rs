@@ -1,7 +1,7 @@
 //! `cargo xtask bench counts`: instructions of the data path, beside C's.
 //!
-//! Each row is a pair of functions of `benches/twins` or `benches/mlx5_path`, which do the same so many times. Callgrind
-//! counts them; the difference of two runs of different length is that of the operations alone.
+//! Each row is a pair of functions of `benches/twins` or `benches/mlx5_path`, which do the same so many times.
+//! Callgrind counts them; the difference of two runs of different length is that of the operations alone.
 
 mod rows;
 mod table;
@@ -39,8 +39,8 @@ const TOGGLES: [&str; 6] = [
 /// Where the counts are that were accepted.
 const TABLE: &str = "benches/counts.txt";
 
-/// The build of libmlx5 that the bars of the direct path are about: Debian's 44.0-2 for x86-64. Another one costs more or
-/// less, by its compiler.
+/// The build of libmlx5 that the bars of the direct path are about: Debian's 44.0-2 for x86-64. Another one costs more
+/// or less, by its compiler.
 const LIBMLX5: &str = "800c6ca768baceb592682738a03643f11379cbdd";
 
 /// Counts, prints a line per row, and says whether all is as it should be.
