@@ -142,7 +142,7 @@ fn a_refused_request_stops_the_list_before_it_starts() {
     qp.post(send(data)).unwrap();
 }
 
-/// Those providers see to it whose `ibv_wr_*` are called.
+/// The provider looks at its length, where its `ibv_wr_*` are called.
 #[test]
 fn inline_data_without_room_is_found_when_the_list_is_complete() {
     let ctx = open();

@@ -11,7 +11,7 @@ use ibv::{
     QueuePair, QueuePairBuilder, Rc, RemoteAccess, Type2, Ud, UdInitAttr, bind_mw, cmp_swp, fetch_add,
     local_inv, read, send, send_imm, send_inv, write, write_imm,
 };
-use nullhca::{Bad, PostFault, SendWr, hca};
+use nullhca::{Bad, PostFault, SendWr, WrCall, hca};
 use support_null::*;
 
 fn builder<'a>(
@@ -169,6 +169,17 @@ fn datagrams_and_windows() {
     assert_eq!((posted[0].opcode, posted[1].opcode), (IBV_WR_BIND_MW, IBV_WR_LOCAL_INV));
     assert_eq!(posted[0].bind.map(|bind| bind.rkey), posted[1].invalidate);
     assert!(local_inv(&mut window).is_err(), "it was posted");
+}
+
+#[test]
+fn those_of_rxe_are_trusted_by_themselves() {
+    hca().configure(|config| config.device.vendor_id = 0x00ff_ffff);
+    let ctx = open();
+    let (pd, cq) = (ctx.alloc_pd().unwrap(), ctx.create_cq(1024).unwrap());
+    let mut qp = made(&pd, &cq);
+    qp.post(send(Inline(b"data"))).unwrap();
+    assert_eq!(hca().take_wr_calls().last(), Some(&WrCall::Complete));
+    assert_eq!(lists().len(), 0);
 }
 
 #[test]

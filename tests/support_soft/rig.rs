@@ -22,7 +22,7 @@ pub(crate) fn hca() -> Hca {
         name: "mlx5_0",
         gid_index: (crate::LINK == Link::RoCE).then_some(GID_INDEX),
         work: is_stepped().then_some(step),
-        // and in one mode not
+        // the same tests run in one mode on what stands in for them
         trusts_wr: crate::MODE != Mode::Manual,
         objects,
         show_to,
