@@ -150,6 +150,8 @@ pub struct Device {
     pub pkeys: Vec<u16>,
     /// Limits.
     pub limits: Limits,
+    /// It says that it has no atomics: libmlx5 refuses them then.
+    pub lacks_atomics: bool,
 }
 
 impl Device {
@@ -198,6 +200,13 @@ impl Device {
     #[must_use]
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
+        self
+    }
+
+    /// Makes it one that says that it has no atomics.
+    #[must_use]
+    pub fn without_atomics(mut self) -> Self {
+        self.lacks_atomics = true;
         self
     }
 }

@@ -29,6 +29,7 @@ pub(crate) struct Device {
     pub(crate) gids: Vec<Gid>,
     pub(crate) pkeys: Vec<u16>,
     pub(crate) limits: Limits,
+    pub(crate) lacks_atomics: bool,
     pub(crate) link_up: bool,
 }
 
@@ -189,6 +190,7 @@ impl Model {
                 gids,
                 pkeys: d.pkeys.clone(),
                 limits: d.limits,
+                lacks_atomics: d.lacks_atomics,
                 link_up: true,
             });
         }

@@ -202,8 +202,9 @@ impl<const ALONE: bool, const FENCED: bool> Encode for Writer<'_, ALONE, FENCED>
         self.start(head, opcode::UMR, Some(old));
         self.note = wc::BIND;
         let zero_based = access & sys::IBV_ACCESS_ZERO_BASED != 0;
-        let to = wqe::Binding { addr, len: length, lkey, rkey, access, zero_based };
-        let segments = wqe::bind(self.queue.number, &to).ok_or(PostError::Unsupported)?;
+        // no longer than mlx5's windows can be, which `bind_mw` looks at
+        let to = wqe::Binding { addr, len: length as u32, lkey, rkey, access, zero_based };
+        let segments = wqe::bind(self.queue.number, &to);
         self.update_key(&segments)
     }
 

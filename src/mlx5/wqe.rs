@@ -87,7 +87,8 @@ pub(super) const fn invalidate() -> [Segment; 7] {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Binding {
     pub(super) addr: u64,
-    pub(super) len: u64,
+    /// At most 2³¹.
+    pub(super) len: u32,
     /// The region's.
     pub(super) lkey: u32,
     /// The window's new key.
@@ -99,13 +100,12 @@ pub(super) struct Binding {
 }
 
 /// What follows the control segment of a bind, which names the window by the key that it has. `qpn` is the queue pair's
-/// number shifted left by 8. `None` if the list cannot hold so long a part.
-pub(super) fn bind(qpn: u64, to: &Binding) -> Option<[Segment; 11]> {
+/// number shifted left by 8.
+pub(super) fn bind(qpn: u64, to: &Binding) -> [Segment; 11] {
     const NOTHING: Segment = Segment::be(0, 0);
     /// Entries of the list, with those that pad it.
     const ENTRIES: u64 = 4;
     let &Binding { addr, len, lkey, rkey, access, zero_based } = to;
-    let listed = u32::try_from(len).ok().filter(|len| *len <= 1 << 31)?;
     let flags = u64::from(umr::INLINE | umr::TRANSLATION_OFFSET | umr::CHECK_FREE);
     let fields = umr::FREE | umr::KEY | umr::QPN | umr::LEN | umr::START | umr::ACCESS;
     let rights = [
@@ -116,19 +116,19 @@ pub(super) fn bind(qpn: u64, to: &Binding) -> Option<[Segment; 11]> {
     ];
     let rights = rights.iter().filter(|(flag, _)| access & flag != 0).fold(0, |all, (_, bit)| all | bit);
     let key = qpn | u64::from(rkey & 0xff);
-    Some([
+    [
         Segment::be(flags << 56 | ENTRIES << 16, fields),
         NOTHING,
         NOTHING,
         Segment::be(u64::from(rights) << 40 | key, 0),
-        Segment::be(if zero_based { 0 } else { addr }, len),
+        Segment::be(if zero_based { 0 } else { addr }, len.into()),
         NOTHING,
         NOTHING,
-        data(addr, listed, lkey),
+        data(addr, len, lkey),
         NOTHING,
         NOTHING,
         NOTHING,
-    ])
+    ]
 }
 
 /// What ends the list of a receive that has fewer elements than its WQE has room for.

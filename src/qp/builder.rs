@@ -18,10 +18,11 @@ use ibv_sys as sys;
 use super::core::{QpCore, Share};
 use super::link::{Leaver, Link};
 use super::state::Reset;
-use super::transport::{OwnReceives, Transport, WithSrq};
+use super::transport::{ATOMICS, OwnReceives, Transport, WithSrq};
 use super::{Backend, Basic, Extended, QueuePair, Verbs};
 use crate::context::Maker;
 use crate::cq::{CqFor, CqParent};
+use crate::device::AtomicCap;
 use crate::error::{Error, Result, VerbError};
 use crate::id::QpId;
 use crate::parent::Parent;
@@ -215,24 +216,25 @@ impl<'a, T: Transport> QueuePairBuilder<'a, T, Extended> {
                 Ok((WrTarget::stand_in(qp, limits.max_inline), ()))
             });
         }
+        let needed = self.ops() & T::SEND_OPS;
         let optional = Cell::new(T::OPTIONAL_OPS);
         self.make(
             "ibv_create_qp_ex",
             |this| {
-                let made = this.create_by(maker, Some(T::SEND_OPS | T::OPTIONAL_OPS));
+                let made = this.create_by(maker, Some(needed | T::OPTIONAL_OPS));
                 if !made.0.is_null() || last_errno() != libc::EOPNOTSUPP || T::OPTIONAL_OPS == 0 {
                     return made;
                 }
                 optional.set(0);
-                this.create_by(maker, Some(T::SEND_OPS))
+                this.create_by(maker, Some(needed))
             },
             |qp, limits, _| {
                 // SAFETY: the queue pair is new and alive.
                 let granted = unsafe { granted(qp.as_ptr(), T::DATAGRAM) };
-                if granted & T::SEND_OPS != T::SEND_OPS {
+                if granted & needed != needed {
                     return Err(VerbError::new("ibv_create_qp_ex", libc::EOPNOTSUPP, T::NAME).into());
                 }
-                limits.ops = granted & optional.get();
+                limits.ops &= granted & (needed | optional.get());
                 limits.max_send_sge = limits.max_send_sge.min(provider.most_elements());
                 Ok((WrTarget::itself(qp), ()))
             },
@@ -399,6 +401,13 @@ impl<'a, T: Transport, B: Backend> QueuePairBuilder<'a, T, B> {
         self
     }
 
+    /// The operations of the transport that the device has, as far as it tells. libmlx5 refuses an atomic when it has
+    /// begun to write it: of a list, those before it are not sent then, and one after a bind does not wait for that.
+    fn ops(&self) -> sys::ibv_qp_create_send_ops_flags {
+        let all = T::SEND_OPS | T::OPTIONAL_OPS;
+        if self.pd.context().device_attr().atomic_cap() == AtomicCap::NONE { all & !ATOMICS } else { all }
+    }
+
     fn check(&self) -> Result<()> {
         let ctx = self.pd.context();
         ctx.check_same(self.send_cq.context(), "send completion queue")?;
@@ -445,7 +454,7 @@ impl<'a, T: Transport, B: Backend> QueuePairBuilder<'a, T, B> {
         let mut raw = unsafe { Raw::new(verb, qp, || format!("{}, {:?}", T::NAME, self.caps)) }?;
         let mut limits = Limits {
             context: self.pd.context().as_ptr(),
-            ops: T::OPTIONAL_OPS,
+            ops: self.ops(),
             max_send_sge: cap.max_send_sge,
             max_recv_sge: cap.max_recv_sge,
             max_inline: cap.max_inline_data as usize,

@@ -72,7 +72,7 @@ pub trait Encode: Sized {
 pub struct Limits {
     /// The context, which address handles and windows must be of.
     pub context: *mut sys::ibv_context,
-    /// Which of the operations that are not every device's it has (`enum ibv_qp_create_send_ops_flags`).
+    /// Which operations it has (`enum ibv_qp_create_send_ops_flags`). Those that are every device's are not looked at.
     pub ops: sys::ibv_qp_create_send_ops_flags,
     /// Elements of a send request.
     pub max_send_sge: u32,

@@ -55,7 +55,7 @@ pub enum PostError {
     OtherContext,
     /// The queue pair has no such request.
     #[error(
-        "the queue pair's device, or its backend, has no such request (windows and invalidation are not everywhere): \
+        "the queue pair's device, or its backend, has no such request (atomics, windows and invalidation are not everywhere): \
          post it on a `Basic` queue pair, or do without"
     )]
     Unsupported,

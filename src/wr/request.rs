@@ -561,8 +561,8 @@ impl<'a, T: RdmaRead, D: Scatter<'a>> SendRequest<'a, T> for Read<D> {
 
 impl<'a, T: Atomics> SendRequest<'a, T> for CmpSwp<MrU64<'a>> {
     #[inline(always)]
-    fn suits(&self, _: &Limits) -> Result<(), PostError> {
-        Ok(())
+    fn suits(&self, limits: &Limits) -> Result<(), PostError> {
+        limits.op(sys::IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP)
     }
 
     #[inline(always)]
@@ -573,8 +573,8 @@ impl<'a, T: Atomics> SendRequest<'a, T> for CmpSwp<MrU64<'a>> {
 
 impl<'a, T: Atomics> SendRequest<'a, T> for FetchAdd<MrU64<'a>> {
     #[inline(always)]
-    fn suits(&self, _: &Limits) -> Result<(), PostError> {
-        Ok(())
+    fn suits(&self, limits: &Limits) -> Result<(), PostError> {
+        limits.op(sys::IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD)
     }
 
     #[inline(always)]

@@ -47,7 +47,7 @@ pub struct BindMw<'w, K: WindowType = Type2> {
 ///
 /// [`Error::Range`] if the range goes past the region's end; [`Error::Invalid`] if it is empty (type 2), if the region
 /// was not registered with [`RemoteAccess::MW_BIND`], or in another protection domain than the window, or if `access`
-/// names no right, or `MW_BIND`.
+/// names no right, or `MW_BIND`; [`Error::Limit`] if it is longer than the device's windows can be (mlx5: 2 GiB).
 ///
 /// # Examples
 ///
@@ -76,6 +76,8 @@ pub fn bind_mw<'w, 'a: 'w, K: WindowType, R: ForPeers, M: Buffer + Send>(
     if bind_info.length == 0 && K::TYPE == sys::IBV_MW_TYPE_2 {
         return Err(Error::invalid("a window's length", 0, "at least 1 byte: `local_inv` unbinds it"));
     }
+    let longest = window.pd().context().provider().longest_window();
+    Error::check_limit("bytes of a window", bind_info.length, longest)?;
     if region.pd().as_ptr() != window.pd().as_ptr() {
         return Err(Error::invalid("the region", "of another protection domain", "of the window's"));
     }

@@ -2,8 +2,9 @@
 //! request that was posted last, so that they are not called unless the program promises that there is room.
 
 use ibv::{
-    Inline, MemoryRegion, PostSend, QueuePairBuilder, Rc, Remote, WcStatus, cmp_swp, fetch_add, read, send,
-    send_imm, write, write_imm,
+    BatchStorage, Inline, MemoryRegion, MemoryWindow, PostError, PostSend, QueuePairBuilder, Rc, Remote,
+    RemoteAccess, Type2, WcOpcode, WcStatus, bind_mw, cmp_swp, fetch_add, read, send, send_imm, write,
+    write_imm,
 };
 
 use super::rig::{Rig, drain};
@@ -63,5 +64,34 @@ fn a_full_queue_keeps_what_it_has() {
             mr.write(4096, &vec![0; 8 * posted]).unwrap();
         }
     }
+    rig.no_violations();
+}
+
+/// What libmlx5 refuses when it has begun to write it: it then rings for that, and not for those that it took.
+#[test]
+fn what_would_end_a_list_never_gets_there() {
+    let rig = Rig::without_atomics();
+    let (mr, cq) = (rig.region(1 << 31 | 4096), rig.bare(1024));
+    let builder = || QueuePairBuilder::<Rc>::new(&rig.pd, &cq, &cq).send_depth(16).inline(60);
+    let qp = rig.to_itself(builder().build().unwrap());
+    let mut extended = rig.to_itself(builder().extended().build().unwrap());
+    let mut window = MemoryWindow::<Type2>::new(&rig.pd).unwrap();
+    let to = mr.remote_region();
+    let mut storage = BatchStorage::<4>::new();
+    let mut batch = qp.batch(&mut storage);
+    batch.push(write(Inline(&[1; 8]), to.slice(..8).unwrap()).signaled()).unwrap();
+    let too_long = bind_mw(&mut window, &mr, ..1 + (1 << 31), RemoteAccess::READ).unwrap_err();
+    assert!(too_long.to_string().contains("2147483648"), "{too_long}");
+    let word = mr.u64_at(8).unwrap().detach();
+    let add = fetch_add(word, to.u64_at(0).unwrap(), 1);
+    assert_eq!(batch.push(add), Err(PostError::Unsupported));
+    assert_eq!(extended.post(add), Err(PostError::Unsupported));
+    assert_eq!(qp.post(cmp_swp(word, to.u64_at(0).unwrap(), 0, 1)), Err(PostError::Unsupported));
+    batch.push(bind_mw(&mut window, &mr, ..1 << 31, RemoteAccess::READ).unwrap().signaled()).unwrap();
+    batch.submit().unwrap();
+    rig.hca.run_until_idle();
+    let done: Vec<_> = drain(&cq).iter().map(|wc| wc.result().unwrap().opcode()).collect();
+    assert_eq!(done, [WcOpcode::RDMA_WRITE, WcOpcode::BIND_MW]);
+    assert_eq!(mr.load_u64(0).unwrap(), u64::from_ne_bytes([1; 8]));
     rig.no_violations();
 }

@@ -8,7 +8,7 @@ use ibv::{
     LocalPort, MemoryRegion, ProtectionDomain, QueuePair, QueuePairBuilder, Remote, RemoteAccess,
     TransitionError, Transport, WorkCompletion, state,
 };
-use softhca::{Config, Hca, Link, Mode};
+use softhca::{Config, Device, Hca, Link, Mode};
 
 static ONE: Mutex<()> = Mutex::new(());
 
@@ -50,12 +50,22 @@ pub(crate) const ROCE: bool = matches!(env!("CARGO_CRATE_NAME").as_bytes(), [..,
 
 impl Rig {
     pub(crate) fn new() -> Self {
+        Self::on("mlx5_0")
+    }
+
+    /// On the device that has no atomics.
+    pub(crate) fn without_atomics() -> Self {
+        Self::on("mlx5_1")
+    }
+
+    fn on(device: &str) -> Self {
         let one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
         let mode = if TRAPS { Mode::Trap } else { Mode::Manual };
         let link = if ROCE { Link::RoCE } else { Link::InfiniBand };
-        let hca = Hca::start(Config::new().mode(mode).devices(1, link)).unwrap();
+        let devices = Config::new().mode(mode).devices(1, link).device(Device::new(link).without_atomics());
+        let hca = Hca::start(devices).unwrap();
         hca.take_violations();
-        let ctx = Arc::new(Context::open("mlx5_0").unwrap());
+        let ctx = Arc::new(Context::open(device).unwrap());
         let pd = Arc::new(ProtectionDomain::new(&ctx).unwrap());
         let local = ctx.local_port(1).unwrap();
         assert_eq!(local.lid == 0, ROCE, "addressed as that link layer does");

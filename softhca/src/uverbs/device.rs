@@ -49,6 +49,7 @@ fn attributes(d: &Device) -> QueryDeviceResp {
     // RNR NAK, memory windows, XRC, memory management extensions, windows of type 2B.
     const CAPS: u32 =
         0x2 | 0x4 | 0x20 | 0x80 | 0x400 | 0x800 | 0x1000 | 0x2_0000 | 0x10_0000 | 0x20_0000 | 0x100_0000;
+    const ATOMIC_NONE: u32 = 0;
     const ATOMIC_HCA: u32 = 1;
     let l = &d.limits;
     QueryDeviceResp {
@@ -71,7 +72,7 @@ fn attributes(d: &Device) -> QueryDeviceResp {
         max_qp_rd_atom: u32::from(l.max_rd_atomic),
         max_res_rd_atom: u32::from(l.max_rd_atomic).saturating_mul(l.max_qp),
         max_qp_init_rd_atom: u32::from(l.max_rd_atomic),
-        atomic_cap: ATOMIC_HCA,
+        atomic_cap: if d.lacks_atomics { ATOMIC_NONE } else { ATOMIC_HCA },
         max_mw: l.max_mw,
         max_mcast_grp: 2_097_152,
         max_mcast_qp_attach: 240,
