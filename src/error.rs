@@ -210,6 +210,10 @@ impl VerbError {
                 without_adapter!()
             )),
             ("ibv_create_ah", libc::EINVAL) => Some(PATH_ADVICE),
+            ("ibv_create_qp" | "ibv_create_qp_ex" | "mlx5dv_create_qp", libc::EINVAL) => Some(
+                "each size may be within its limit, and all of them more than one queue can hold: ask for fewer \
+                 requests outstanding, less inline data or fewer elements",
+            ),
             ("ibv_query_port", libc::EINVAL) => Some("ports count from 1 (`DeviceAttr::phys_port_cnt`)"),
             ("ibv_create_ah" | "ibv_modify_qp", libc::ENODATA) => {
                 Some("the GID index names an empty entry of the port's table (`Context::gid_table`)")
@@ -325,5 +329,8 @@ mod tests {
         assert!(!other.to_string().contains("RoCE needs a GRH"));
         assert!(hint("ibv_modify_qp", libc::ENODATA, "INIT to RTR").contains("empty entry"));
         assert!(hint("ibv_reg_mr", libc::ENOMEM, "9 bytes").contains("ulimit -l"));
+        for verb in ["ibv_create_qp", "ibv_create_qp_ex", "mlx5dv_create_qp"] {
+            assert!(hint(verb, libc::EINVAL, "").contains("less inline data"), "{verb}");
+        }
     }
 }

@@ -36,7 +36,7 @@
 //! | `ibv_async_event` | [`AsyncEvent`] of [`AsyncEvents`] | a context |
 //! | `ibv_cq`, `ibv_comp_channel` | [`CompletionQueue`], [`CompletionChannel`] | a context |
 //! | `ibv_ah` | [`AddressHandle`] | a domain and an [`AddressVector`] |
-//! | `ibv_qp` | [`QueuePair`] of [`Rc`], [`Uc`] or [`Ud`] | a domain and two completion queues |
+//! | `ibv_qp` | [`QueuePair`] of [`Rc`], [`Uc`] or [`Ud`]; its [`Backend`] posts | a domain and two completion queues |
 //! | `ibv_srq` | [`SharedReceiveQueue`] | a domain; queue pairs of [`WithSrq`] receive from it |
 //! | `ibv_send_wr` | [`send`], [`write()`], [`read()`], [`cmp_swp`], [`fetch_add`], and their kin | [`MrSlice`]s, windows |
 //! | `ibv_recv_wr` | [`recv`] | [`MrSlice`]s |
@@ -121,8 +121,8 @@
 //! # Clean-up
 //!
 //! Dropping an object destroys it. If the provider refuses (something made from it was leaked), it is leaked and
-//! reported by [`tracing`]; `close` returns the error instead, with the object. [`std::mem::forget`] is sound on
-//! everything.
+//! reported by [`tracing`](https://docs.rs/tracing); `close` returns the error instead, with the object.
+//! [`std::mem::forget`] is sound on everything.
 //!
 //! # Features
 //!

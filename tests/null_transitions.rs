@@ -439,4 +439,16 @@ fn a_refused_step_advises_on_its_own_attributes() {
     refuse(libc::EINVAL);
     let refused = qp.into_error().unwrap_err();
     assert!(refused.to_string().ends_with("Invalid argument (os error 22)"), "{refused}");
+    // the type does not know that the device has moved it on
+    let mut qp = refused.into_object().unwrap();
+    refuse(libc::EINVAL);
+    let error = qp.modify(&RcModifyAttr::new()).unwrap_err();
+    assert!(error.to_string().contains("which `reset` leads out of"), "{error}");
+    refuse(libc::EINVAL);
+    let refused = qp.sqd(false).unwrap_err();
+    assert!(refused.to_string().contains("which `reset` leads out of"), "{refused}");
+    let qp = refused.into_object().unwrap().sqd(false).unwrap();
+    refuse(libc::EINVAL);
+    let refused = qp.resume(RcModifyAttr::new()).unwrap_err();
+    assert!(refused.to_string().contains("`QpAttr::is_draining`"), "{refused}");
 }

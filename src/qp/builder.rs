@@ -125,8 +125,9 @@ impl<'a, T: Transport> QueuePairBuilder<'a, T, Basic> {
         Self::of(pd.into(), send_cq.into_parent(), recv_cq.into_parent())
     }
 
-    /// `ibv_create_qp_ex`—Posts shall go by `ibv_wr_*`, the [`Extended`] backend, where they can safely; see
-    /// [`trust_wr`](QueuePairBuilder::trust_wr). Posting takes `&mut self`.
+    /// `ibv_create_qp_ex`—Posts shall go by `ibv_wr_*`, the [`Extended`] backend, where they can safely: on Soft-RoCE,
+    /// and where [`trust_wr`](QueuePairBuilder::trust_wr) promises it. Elsewhere [`Basic`] costs less. Posting takes
+    /// `&mut self`.
     ///
     /// # Examples
     ///
@@ -171,7 +172,8 @@ impl<'a, T: Transport> QueuePairBuilder<'a, T, Extended> {
     ///
     /// No request is posted, nor list of them, by which more would be outstanding than the
     /// [`send_depth`](Self::send_depth) that was asked for. A request is outstanding until its completion, or that of a
-    /// later one, was polled, or the queue pair was reset.
+    /// later one, was polled, or the queue pair was reset. Posting until the queue is full is no way
+    /// to find out how much room there is.
     ///
     /// On providers other than libmlx5 and librxe, no [`Inline`](crate::Inline) data is longer than
     /// [`max_inline`](QueuePair::max_inline), and the provider's `ibv_wr_*` do as their manual page says.
@@ -365,7 +367,7 @@ impl<'a, T: Transport, B: Backend> QueuePairBuilder<'a, T, B> {
         self
     }
 
-    /// How many sends can be outstanding; 16 if not said.
+    /// How many sends can be outstanding at least; 16 if not said.
     pub fn send_depth(mut self, requests: u32) -> Self {
         self.caps.send_depth = requests;
         self

@@ -172,11 +172,7 @@ impl<'a, B: Backend> QpCore<'a, B> {
             self.recv.claim()?;
             self.used.store(true, Ordering::Relaxed);
         }
-        let result = self.call_modify(change, Some(to), || format!("{from} to {to}, {change:?}"));
-        result.map_err(|error| match error {
-            Error::Verb(error) => error.advise(libc::EINVAL, advice(from, to)).into(),
-            other => other,
-        })
+        self.call_modify(change, Some(to), advice(from, to), || format!("{from} to {to}, {change:?}"))
     }
 
     /// It has come to RESET, and may go on, with `queues` that are empty.
@@ -190,14 +186,23 @@ impl<'a, B: Backend> QpCore<'a, B> {
     /// `ibv_modify_qp` without a state: naming the present one is not the same everywhere (in SQD, Linux 6.12 starts to
     /// drain again).
     pub(super) fn modify_in_place(&self, state: QpState, change: Change) -> Result<()> {
-        self.call_modify(change, None, || format!("in {state}, {change:?}"))
+        self.call_modify(change, None, advice(state, state), || format!("in {state}, {change:?}"))
     }
 
-    fn call_modify(&self, change: Change, to: Option<QpState>, asked: impl FnOnce() -> String) -> Result<()> {
+    fn call_modify(
+        &self,
+        change: Change,
+        to: Option<QpState>,
+        advice: Option<&'static str>,
+        asked: impl FnOnce() -> String,
+    ) -> Result<()> {
         let (mut attr, mask) = change.to(to)?;
         // SAFETY: alive; `attr` is only read.
         let result = unsafe { sys::ibv_modify_qp(self.raw.as_ptr(), &raw mut attr, mask as c_int) };
-        check("ibv_modify_qp", result, asked)
+        check("ibv_modify_qp", result, asked).map_err(|error| match error {
+            Error::Verb(error) => error.advise(libc::EINVAL, advice).into(),
+            other => other,
+        })
     }
 
     /// `ibv_query_qp`.
@@ -233,14 +238,18 @@ impl<'a, B: Backend> QpCore<'a, B> {
     }
 }
 
-/// What helps if the device finds the attributes of a transition invalid.
+/// What helps if the device finds a transition, or a change within a state, invalid.
 fn advice(from: QpState, to: QpState) -> Option<&'static str> {
     match (from, to) {
-        (QpState::RESET, QpState::INIT) => {
+        (QpState::RESET | QpState::INIT, QpState::INIT) => {
             Some("check port (from 1, `DeviceAttr::phys_port_cnt`) and access")
         }
         (QpState::INIT, QpState::RTR) => Some(PATH_ADVICE),
         (QpState::RTR, QpState::RTS) => Some("check `max_rd_atomic` (`DeviceAttr::max_qp_init_rd_atom`)"),
+        (QpState::RTS | QpState::SQD, QpState::RTS | QpState::SQD) => Some(
+            "if a request failed, the queue pair is in ERR (`query` tells), which `reset` leads out of; while it \
+             drains (`QpAttr::is_draining`), wait",
+        ),
         _ => None,
     }
 }

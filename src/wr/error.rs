@@ -73,7 +73,10 @@ pub enum PostError {
     )]
     QueueFull,
     /// The queue pair is not in a state that allows it.
-    #[error("the queue pair is in state {state}, which does not allow this post")]
+    #[error(
+        "the queue pair is in state {state}, which does not allow this post: sends need RTS, receives any state but \
+         RESET; `reset` leads out of ERR"
+    )]
     WrongState {
         /// The state.
         state: crate::QpState,
@@ -90,7 +93,8 @@ impl PostError {
         }
     }
 
-    /// Whether the queue was full: poll its completions, then post again what was not accepted.
+    /// Whether the queue was full: poll its completions, then post again what was not [accepted](Self::accepted) (on an
+    /// [`Extended`](crate::Extended) queue pair that does not tell, all of it).
     pub fn is_queue_full(&self) -> bool {
         matches!(self, Self::QueueFull | Self::Device { errno: libc::ENOMEM | libc::ENOSPC, .. })
     }
@@ -112,8 +116,31 @@ impl PostError {
 
 fn note(errno: i32, accepted: Option<u32>) -> &'static str {
     match (errno, accepted) {
-        (libc::ENOMEM | libc::ENOSPC, _) => " (the queue is full: poll completions first)",
+        (libc::ENOMEM | libc::ENOSPC, Some(0)) => " (the queue is full: poll completions first)",
+        (libc::ENOMEM | libc::ENOSPC, Some(_)) => {
+            " (the queue is full: poll completions, then post those that were not `accepted`)"
+        }
+        (libc::ENOMEM | libc::ENOSPC, None) => {
+            " (the queue is full: poll completions first; if `trust_wr` promised that it never is, earlier requests may \
+             be lost: count those outstanding)"
+        }
         (_, Some(_)) => "",
         (_, None) => " (and did not say which requests are in flight: reset the queue pair to be sure)",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_queue_says_what_to_post_again() {
+        for errno in [libc::ENOMEM, libc::ENOSPC] {
+            let says = |accepted| PostError::device(errno, accepted).to_string();
+            assert!(says(Some(0)).ends_with("(the queue is full: poll completions first)"));
+            assert!(says(Some(3)).contains("those that were not `accepted`"));
+            assert!(says(None).contains("`trust_wr`"));
+        }
+        assert!(PostError::device(libc::EIO, None).to_string().contains("reset the queue pair"));
     }
 }
