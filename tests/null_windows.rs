@@ -12,7 +12,7 @@ use ibv::sys::{
     IBV_WR_SEND_WITH_INV,
 };
 use ibv::{
-    BatchStorage, Context, Empty, Error, InitAttr, MemoryRegion, MemoryWindow, Pages, PostError,
+    BatchStorage, Context, Empty, Error, InitAttr, MemoryRegion, MemoryWindow, Pages, PostError, PostSend,
     ProtectionDomain, Rc, Remote, RemoteAccess, RemoteRegion, Type1, Type2, Uc, bind_mw, local_inv, send,
     send_inv,
 };
@@ -130,6 +130,38 @@ fn the_extended_backend_has_their_calls() {
 }
 
 /// Soft-RoCE can fail after it has published requests, and takes its machine down if a key is invalidated twice.
+#[test]
+fn what_ibv_post_send_may_have_invalidated_is_not_invalidated_again() {
+    let ctx = open();
+    let (pd, cq) = (ctx.alloc_pd().unwrap(), ctx.create_cq(256).unwrap());
+    let mr = for_windows(&pd);
+    let basic = rc(&pd, &cq);
+    let untrusted = pd.create_qp::<Rc>(&cq, &cq).extended().build().unwrap();
+    let untrusted = untrusted.init(InitAttr::new(1)).unwrap().connect(&connection(&ctx)).unwrap();
+    fn is_kept<'a>(
+        mut qp: impl PostSend<'a, Transport = Rc>,
+        window: &mut MemoryWindow<'a>,
+        mr: &'a MemoryRegion<'a, Remote>,
+        errno: i32,
+    ) {
+        let unknown = PostFault { accept: 0, errno, bad: Bad::Null };
+        hca().refuse_post(unknown);
+        qp.post(bind_mw(window, mr, ..8, READ).unwrap()).unwrap_err();
+        hca().refuse_post(unknown);
+        qp.post(local_inv(window).unwrap()).unwrap_err();
+        assert!(matches!(local_inv(window), Err(Error::Invalid { .. })));
+        hca().refuse_post(PostFault { bad: Bad::Nth, ..unknown });
+        qp.post(bind_mw(window, mr, ..8, READ).unwrap()).unwrap_err();
+        assert!(matches!(local_inv(window), Err(Error::Invalid { .. })), "nothing was posted");
+    }
+    let mut window = pd.alloc_mw::<Type2>().unwrap();
+    is_kept(&basic, &mut window, &mr, libc::EINVAL);
+    is_kept(&basic, &mut window, &mr, libc::ENOMEM);
+    let mut window = pd.alloc_mw::<Type2>().unwrap();
+    is_kept(untrusted, &mut window, &mr, libc::ENOMEM);
+}
+
+/// As above, by `ibv_wr_*`.
 #[test]
 fn what_may_have_been_invalidated_is_not_invalidated_again() {
     let ctx = open();

@@ -213,10 +213,12 @@ pub(crate) unsafe fn post_send<'a, T: Transport, R: SendRequest<'a, T>>(
     // SAFETY: just checked.
     unsafe { request.encode(Slot { wr: &mut wr, data: OnStack(&mut sge) }) }?;
     // SAFETY: one encoded request, whose elements live until this function returns; the rest by the caller's promise.
-    unsafe { post_one_send(qp, wr.as_mut_ptr()) }?;
-    // SAFETY: it is posted.
-    unsafe { request.posted() };
-    Ok(())
+    let outcome = unsafe { post_one_send(qp, wr.as_mut_ptr()) };
+    if !outcome.is_err_and(|error| error.accepted() == Some(0)) {
+        // SAFETY: it is posted, or may be: rxe can fail after it has published it, and names none then.
+        unsafe { request.posted() };
+    }
+    outcome
 }
 
 /// `ibv_post_send` of one encoded request.

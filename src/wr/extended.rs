@@ -194,10 +194,9 @@ pub(crate) unsafe fn post_extended<'a, T: Transport, R: SendRequest<'a, T>>(
         let inline = requests.iter().map(SendRequest::inline_bytes).max();
         Err(why(errno, target, limits, inline.unwrap_or(0)))
     };
-    if !outcome.is_err_and(|error| error.is_queue_full() || error.accepted() == Some(0)) {
+    if !outcome.is_err_and(|error| target.has_refused_all(error)) {
         for request in requests {
-            // SAFETY: but for a full queue, a failing complete does not say what became of the requests: rxe can fail
-            // after it has published them.
+            // SAFETY: it is posted, or may be.
             unsafe { request.posted() };
         }
     }

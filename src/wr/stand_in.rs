@@ -17,6 +17,7 @@ use ibv_sys as sys;
 
 use super::basic::{OnStack, Slot, post_send_list, set_elements, set_ud};
 use super::encode::{Encode, Head};
+use super::error::PostError;
 use crate::mr::{RemoteSlice, RemoteU64};
 
 /// What the requests of a queue pair are written to. Those that are written to the queue pair itself pay nothing for
@@ -62,6 +63,13 @@ impl WrTarget {
     pub(super) fn accepted(&self) -> Option<u32> {
         // SAFETY: of `stand_in`, and nobody is writing.
         if self.is_stand_in { unsafe { self.to.cast::<StandIn>().as_ref() }.accepted } else { None }
+    }
+
+    /// Whether none was, if it failed so.
+    pub(super) fn has_refused_all(&self, error: PostError) -> bool {
+        // but for a full queue, a failing complete of a provider's does not say what became of the requests: rxe can
+        // fail after it has published them
+        error.accepted() == Some(0) || !self.is_stand_in && error.is_queue_full()
     }
 }
 
