@@ -132,9 +132,9 @@ impl Provider {
 
     /// The longest part of a region that a window may be bound to.
     ///
-    /// libmlx5's lists have 32 bits for a length, of which one is a mark. What is longer it refuses when it has begun to
-    /// write the request; of a list, it then rings for that one instead of those before it, which have been accepted and
-    /// are not sent until the next post.
+    /// libmlx5's lists have 32 bits for a length, of which one is a mark. What is longer it refuses when it has begun
+    /// to write the request; of a list, it then rings for that one instead of those before it, which have been accepted
+    /// and are not sent until the next post.
     pub(crate) fn longest_window(self) -> u64 {
         match self {
             Self::Mlx5(_) => 1 << 31,

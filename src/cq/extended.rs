@@ -37,8 +37,8 @@ pub struct ExtendedState {
 impl CqState for ExtendedState {}
 
 impl<'a> CompletionQueueBuilder<'a> {
-    /// `ibv_create_cq_ex`—Makes it, to be polled by one [`Poller`](crate::Poller), which reads of each completion no more
-    /// than it was made for: the standard fields or, if the device has them, the others that `F` names.
+    /// `ibv_create_cq_ex`—Makes it, to be polled by one [`Poller`](crate::Poller), which reads of each completion no
+    /// more than it was made for: the standard fields or, if the device has them, the others that `F` names.
     ///
     /// # Errors
     ///

@@ -3,9 +3,9 @@
 //! # Safety
 //!
 //! A completion is there to be read between `ibv_start_poll`, which takes the provider's lock, and the next step; no
-//! code of the user's runs until `ibv_end_poll` gives the lock back: what was asked for is copied out. One [`Poller`] at
-//! a time reads a queue, since the completion that is read stands in the queue itself. Readers that the queue was not
-//! made with are null pointers: [`Poller::new`] refuses to read by those.
+//! code of the user's runs until `ibv_end_poll` gives the lock back: what was asked for is copied out. One [`Poller`]
+//! at a time reads a queue, since the completion that is read stands in the queue itself. Readers that the queue was
+//! not made with are null pointers: [`Poller::new`] refuses to read by those.
 
 #![expect(unsafe_code, reason = "the Safety section above")]
 

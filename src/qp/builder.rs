@@ -172,8 +172,8 @@ impl<'a, T: Transport> QueuePairBuilder<'a, T, Extended> {
     ///
     /// No request is posted, nor list of them, by which more would be outstanding than the
     /// [`send_depth`](Self::send_depth) that was asked for. A request is outstanding until its completion, or that of a
-    /// later one, was polled, or the queue pair was reset. Posting until the queue is full is no way
-    /// to find out how much room there is.
+    /// later one, was polled, or the queue pair was reset. Posting until the queue is full is no way to find out how
+    /// much room there is.
     ///
     /// On providers other than libmlx5 and librxe, no [`Inline`](crate::Inline) data is longer than
     /// [`max_inline`](QueuePair::max_inline), and the provider's `ibv_wr_*` do as their manual page says.
