@@ -196,8 +196,9 @@ impl<'a, T: Transport> QueuePairBuilder<'a, T, Extended> {
         self
     }
 
-    /// `ibv_create_qp_ex`—Makes it, with all operations of its transport. If the device lacks those of memory windows
-    /// and invalidation, without these: they are [`PostError::Unsupported`](crate::PostError::Unsupported) then.
+    /// `ibv_create_qp_ex`—Makes it, with all operations of its transport. If the device lacks atomics, or what concerns
+    /// memory windows and invalidation, without these: they are
+    /// [`PostError::Unsupported`](crate::PostError::Unsupported) then.
     ///
     /// On rxe, requests have one scatter/gather element at the most: its `ibv_wr_set_sge_list` sends wrong lengths
     /// before rdma-core 64.

@@ -231,8 +231,8 @@ impl<'a, T: Transport, S: State> QueuePair<'a, T, S, Extended> {
     #[inline(always)]
     fn post_all<R: SendRequest<'a, T>>(&mut self, requests: &[R]) -> Result<(), PostError> {
         // SAFETY: `queues` are written to by `&mut self` alone, and lead to `core`'s queue pair, which `self` holds:
-        // made with all operations of `T`, whose pointers `build` found, or stood in for. What is posted lives for
-        // `'a`, or has keys that die before the memory.
+        // made with all operations of `T` but those that `limits` lack, whose pointers `build` found, or stood in for.
+        // What is posted lives for `'a`, or has keys that die before the memory.
         unsafe { post_extended(&mut self.queues, &self.limits, requests) }
     }
 }

@@ -55,8 +55,8 @@ pub enum PostError {
     OtherContext,
     /// The queue pair has no such request.
     #[error(
-        "the queue pair's device, or its backend, has no such request (atomics, windows and invalidation are not everywhere): \
-         post it on a `Basic` queue pair, or do without"
+        "the queue pair's device, or its backend, has no such request (atomics, windows and invalidation are not \
+         everywhere): post it on a `Basic` queue pair, or do without"
     )]
     Unsupported,
     /// The request was prepared by another queue pair.

@@ -3,13 +3,13 @@
 //!
 //! # Safety
 //!
-//! A provider leaves pointers null that were not asked for. A queue pair is made with all operations of its transport,
-//! and each pointer checked then, so those called here are there (a stand-in has them all); the operations that not
-//! every device has are in its [`Limits`], against which each request was checked. No code of the user's runs between
-//! `ibv_wr_start`, which takes the provider's lock, and `ibv_wr_complete` or `ibv_wr_abort`, which give it back:
-//! requests are sealed, and their data plain. What they point to is theirs, and lives beyond that: a provider reads
-//! elements and inline bytes during the call that is given them, a stand-in when the requests are complete. A [`Head`]
-//! lies as the fields of an `ibv_qp_ex` do, with what pads them.
+//! A provider leaves pointers null that were not asked for. A queue pair is made with all operations of its transport
+//! that every device has, and each pointer checked then, so those called here are there (a stand-in has them all);
+//! which of the others it has is in its [`Limits`], against which each request was checked. No code of the user's runs
+//! between `ibv_wr_start`, which takes the provider's lock, and `ibv_wr_complete` or `ibv_wr_abort`, which give it
+//! back: requests are sealed, and their data plain. What they point to is theirs, and lives beyond that: a provider
+//! reads elements and inline bytes during the call that is given them, a stand-in when the requests are complete. A
+//! [`Head`] lies as the fields of an `ibv_qp_ex` do, with what pads them.
 //! Whether inline data has room is looked at by the provider: who lets a [`WrTarget`] be the queue pair itself knows
 //! that it does, and that a request which it refuses leaves the others alone.
 
@@ -158,8 +158,8 @@ impl Encode for Builder {
 ///
 /// # Safety
 ///
-/// `target` is a queue pair's, to which nobody else writes, made with all operations of `T`, and `limits` are its own;
-/// the rest as [`post_send`](super::post_send).
+/// `target` is a queue pair's, to which nobody else writes, made with all operations of `T` but those that `limits`,
+/// its own, lack; the rest as [`post_send`](super::post_send).
 #[inline(always)]
 pub(crate) unsafe fn post_extended<'a, T: Transport, R: SendRequest<'a, T>>(
     target: &mut WrTarget,
