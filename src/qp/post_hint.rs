@@ -1,8 +1,12 @@
-//! What the compiler says where requests are collected in the way of another backend.
+//! What the compiler says where requests are collected, or prepared, in the way of another backend.
 
 use super::state::State;
 use super::{Basic, Extended, QueuePair, Transport};
-use crate::wr::{Batch, BatchStorage, PostError};
+#[cfg(feature = "mlx5")]
+use crate::cq::Direct;
+#[cfg(feature = "mlx5")]
+use crate::mlx5::Delivery;
+use crate::wr::{Batch, BatchStorage, PostError, Prepared};
 
 /// Implemented by nothing.
 #[doc(hidden)]
@@ -21,6 +25,16 @@ pub trait PostsSlices {
     label = "`qp.post_list(&[..])?`, all of one kind: where some have immediate data, the others are made by `write_imm(.., None)` or `send_imm(.., None)`"
 )]
 pub trait Batches {
+    fn never<T>(&self) -> T;
+}
+
+/// Implemented by nothing.
+#[doc(hidden)]
+#[diagnostic::on_unimplemented(
+    message = "requests are prepared for queue pairs of backend `Basic`",
+    label = "on one of another backend, `qp.post(request)?` each time"
+)]
+pub trait Prepares {
     fn never<T>(&self) -> T;
 }
 
@@ -44,6 +58,25 @@ impl<'a, T: Transport, S: State> QueuePair<'a, T, S, Extended> {
     ) -> Batch<'l, 'a, T, E>
     where
         Self: Batches,
+    {
+        self.never()
+    }
+    #[doc(hidden)]
+    pub fn prepare<R>(&self, _: R) -> Result<Prepared<'a, T>, PostError>
+    where
+        Self: Prepares,
+    {
+        self.never()
+    }
+}
+
+// as above
+#[cfg(feature = "mlx5")]
+impl<'a, T: Transport, S: State, V: Delivery> QueuePair<'a, T, S, Direct<V>> {
+    #[doc(hidden)]
+    pub fn prepare<R>(&self, _: R) -> Result<Prepared<'a, T>, PostError>
+    where
+        Self: Prepares,
     {
         self.never()
     }
