@@ -1,5 +1,6 @@
 //! The tests of the direct path that run in each mode of the device.
 
+mod alike;
 mod atomics;
 mod bytes;
 mod compressed;
