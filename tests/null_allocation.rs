@@ -6,10 +6,11 @@ mod support_null;
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+use std::ptr::null_mut;
 
 use ibv::{
-    AddressVector, Arm, BatchStorage, CompletionQueue, DynQueuePair, Empty, Inline, RecvStorage,
-    WorkCompletion, cmp_swp, fetch_add, read, recv, send, send_imm, write, write_imm,
+    AddressVector, Arm, BatchStorage, CompletionQueue, DynQueuePair, Empty, InitAttr, Inline, PostError, Rc,
+    RecvStorage, WorkCompletion, cmp_swp, fetch_add, read, recv, send, send_imm, write, write_imm,
 };
 use nullhca::{hca, set_completions};
 use support_null::*;
@@ -18,6 +19,8 @@ struct Counting;
 
 thread_local! {
     static ALLOCATIONS: Cell<u32> = const { Cell::new(0) };
+    /// What is larger can't be had.
+    static LARGEST: Cell<usize> = const { Cell::new(usize::MAX) };
 }
 
 fn count() {
@@ -25,12 +28,16 @@ fn count() {
     _ = ALLOCATIONS.try_with(|allocations| allocations.set(allocations.get() + 1));
 }
 
-// SAFETY: the system's allocator does the work.
+fn is_there(size: usize) -> bool {
+    LARGEST.try_with(|largest| size <= largest.get()).unwrap_or(true)
+}
+
+// SAFETY: the system's allocator does the work; null is "no memory".
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();
         // SAFETY: handed on.
-        unsafe { System.alloc(layout) }
+        if is_there(layout.size()) { unsafe { System.alloc(layout) } } else { null_mut() }
     }
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
@@ -42,7 +49,7 @@ unsafe impl GlobalAlloc for Counting {
     unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         count();
         // SAFETY: handed on.
-        unsafe { System.realloc(at, layout, size) }
+        if is_there(size) { unsafe { System.realloc(at, layout, size) } } else { null_mut() }
     }
 }
 
@@ -139,4 +146,25 @@ fn nothing_of_the_data_path_allocates() {
     allocates_nothing("a dynamic one", || dynamic.post(send(part)).unwrap());
     // events: the null provider itself allocates there, so only that nothing fails
     cq.arm(Arm::Any).unwrap();
+}
+
+/// On a provider whose `ibv_wr_*` are not called, a list is copied.
+#[test]
+fn a_list_that_there_is_no_memory_for_posts_nothing() {
+    let ctx = open();
+    let (pd, cq) = (ctx.alloc_pd().unwrap(), ctx.create_cq(1024).unwrap());
+    let mr = pd.alloc_local(64).unwrap();
+    let qp = pd.create_qp::<Rc>(&cq, &cq).extended().build().unwrap().init(InitAttr::new(1)).unwrap();
+    let mut qp = qp.connect(&connection(&ctx)).unwrap();
+    let list: Vec<_> = (0..300).map(|id| send(mr.slice(..8).unwrap()).id(id)).collect();
+    qp.post_list(&list[..3]).unwrap();
+    LARGEST.set(4096);
+    let refused = qp.post_list(&list);
+    LARGEST.set(usize::MAX);
+    assert_eq!(refused, Err(PostError::Device { errno: libc::ENOBUFS, accepted: Some(0) }));
+    assert!(!refused.unwrap_err().is_queue_full(), "polling would not help");
+    qp.post(list[0]).unwrap();
+    qp.post_list(&list).unwrap();
+    let posted: Vec<_> = hca().take_sends().iter().map(Vec::len).collect();
+    assert_eq!(posted, [3, 1, 300]);
 }

@@ -124,8 +124,9 @@ impl Provider {
     ///
     /// On a full queue, libmlx5's operations write to the request that was posted last (`cur_ctrl`, which an overflow
     /// leaves where it was; rdma-core 25 to 64, and seen with 44), and `libbnxt_re`'s to where a null pointer leads
-    /// (64); that one's `wr_set_inline_data`, and libionic's, do not look at all of the length. librxe's look at both.
-    /// (So do libefa's, as it seems, which were not tried.)
+    /// (64); that one's `wr_set_inline_data`, and libionic's, do not look at all of the length. librxe's look at both
+    /// (before rdma-core 38.2, which is older than what this builds against, wrongly where the ring ends). So do
+    /// libefa's, as it seems, which were not tried.
     pub(crate) fn refuses_cleanly(self) -> bool {
         matches!(self, Self::Rxe)
     }

@@ -13,7 +13,8 @@ pub enum PostError {
     #[error("the provider refused the post: {}{}", io::Error::from_raw_os_error(*errno), note(*errno, *accepted))]
     Device {
         /// Its errno: ENOMEM (on Soft-RoCE with [`Extended`](crate::Extended) ENOSPC) if the queue is full, EINVAL
-        /// mostly for a queue pair that has moved to another state.
+        /// mostly for a queue pair that has moved to another state. ENOBUFS if a list is copied before it is posted, and
+        /// there is no memory for it.
         errno: i32,
         /// How many requests, from the first, were posted all the same. `None` if the provider does not tell: then
         /// all of them may be in flight, and what they name must be left alone until the queue pair is reset.

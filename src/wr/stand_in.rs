@@ -141,7 +141,8 @@ impl StandIn {
     fn grow(&mut self) -> bool {
         let is_room = self.list.try_reserve(1).is_ok();
         if !is_room {
-            self.refused = libc::ENOMEM;
+            // ENOMEM would say that the queue is full, and polling makes no memory
+            self.refused = libc::ENOBUFS;
         }
         is_room
     }
