@@ -4,10 +4,10 @@
 use std::sync::Arc;
 
 use ibv::{
-    Bare, Basic, BatchStorage, Empty, Extended, Inline, MemoryRegion, MemoryWindow, MrSlice, PostError,
-    QueuePairBuilder, Rc, Remote, RemoteAccess, RemoteRegion, RemoteSlice, SendRequest, Type2, WcOpcode,
-    WcStatus, WorkCompletion, bind_mw, cmp_swp, fetch_add, local_inv, read, recv, send, send_imm, write,
-    write_imm,
+    AddressHandle, AddressVector, Bare, Basic, BatchStorage, Empty, Endpoint, Extended, Inline, MemoryRegion,
+    MemoryWindow, MrSlice, PostError, QueuePairBuilder, Rc, Remote, RemoteAccess, RemoteRegion, RemoteSlice,
+    SendRequest, Type2, Ud, UdInitAttr, WcOpcode, WcStatus, WorkCompletion, bind_mw, cmp_swp, fetch_add,
+    local_inv, read, recv, send, send_imm, write, write_imm,
 };
 
 use super::rig::{Cq, Qp, Random, Rig, drain, rounds};
@@ -35,6 +35,11 @@ struct Side {
 }
 
 type Done = (u64, WcStatus, Option<(WcOpcode, Option<u32>, Option<u32>)>);
+
+fn said(wc: &WorkCompletion) -> Done {
+    let done = wc.result().ok();
+    (wc.id(), wc.status(), done.map(|done| (done.opcode(), done.byte_len(), done.imm())))
+}
 
 /// A request, but for its kind.
 #[derive(Clone, Copy)]
@@ -122,10 +127,6 @@ impl Side {
         self.receives -= wcs.iter().filter(|wc| wc.id() >= RECEIVED).count() as u32;
         let mut bytes = vec![0; 4 * PART];
         self.mr.read(0, &mut bytes).unwrap();
-        let said = |wc: &WorkCompletion| {
-            let done = wc.result().ok();
-            (wc.id(), wc.status(), done.map(|done| (done.opcode(), done.byte_len(), done.imm())))
-        };
         (wcs.iter().map(said).collect(), bytes)
     }
 }
@@ -310,4 +311,82 @@ fn untrusted_ones() {
 #[test]
 fn trusted_ones() {
     all_alike(true);
+}
+
+/// Random lists of datagrams, of which some have too much data; nobody counts but the trusted.
+#[test]
+fn datagrams() {
+    const QKEY: u32 = 0x11;
+    let rig = Rig::new();
+    let to_us = Endpoint { lid: rig.local.lid, qpn: 0, psn: 0, gid: rig.local.gid };
+    let address = AddressVector::to_peer(&rig.local, &to_us).unwrap();
+    let ah = AddressHandle::new(&rig.pd, &address).unwrap();
+    let (mr, cqs) = (rig.region(PART), [(); 3].map(|()| rig.bare(1024)));
+    let builder = |at: usize| {
+        let builder = QueuePairBuilder::<Ud>::new(&rig.pd, &cqs[at], &cqs[at]).send_depth(DEPTH as u32);
+        builder.recv_depth(RECEIVES).inline(INLINE as u32)
+    };
+    let attr = UdInitAttr::new(1, QKEY);
+    let basic = builder(0).build().unwrap().init(attr).unwrap().activate(0).unwrap();
+    let mut extended = builder(1).extended().build().unwrap().init(attr).unwrap().activate(0).unwrap();
+    #[expect(unsafe_code, reason = "trusting the provider is")]
+    // SAFETY: no list is longer than `DEPTH`, and each has completed before the next.
+    let trusted = unsafe { builder(2).extended().trust_wr() };
+    let mut trusted = trusted.build().unwrap().init(attr).unwrap().activate(0).unwrap();
+    let numbers = [basic.qp_num(), extended.qp_num(), trusted.qp_num()];
+    let bytes: Vec<u8> = (0..=INLINE).map(|at| at as u8).collect();
+    let mut random = Random::new(41);
+    let (mut cut, mut refused, mut have) = (0, 0, [0; 3]);
+    for round in 0..rounds(200, 1000) {
+        let count = random.below(if round % 2 == 0 { DEPTH as usize } else { 80 } + 1);
+        let spoiled = if random.below(4) == 0 { random.below(80) } else { usize::MAX };
+        let plans: Vec<_> = (0..count)
+            .map(|at| {
+                let len = if at == spoiled { INLINE + 1 } else { random.below(INLINE + 1) };
+                (at as u64, len, random.coin().then(|| random.word() as u32))
+            })
+            .collect();
+        let list = |which: usize| -> Vec<_> {
+            let request = |&(id, len, imm): &(u64, usize, Option<u32>)| {
+                send_imm(Inline(&bytes[..len]), imm).to(&ah, numbers[which], QKEY).id(id).signaled()
+            };
+            plans.iter().map(request).collect()
+        };
+        let room =
+            |which: usize| recv(mr.slice(which * 128..(which + 1) * 128).unwrap().detach()).id(RECEIVED);
+        (have[0]..80).for_each(|_| basic.post_recv(room(0)).unwrap());
+        (have[1]..80).for_each(|_| extended.post_recv(room(1)).unwrap());
+        (have[2]..80).for_each(|_| trusted.post_recv(room(2)).unwrap());
+        let mut storage = BatchStorage::<80>::new();
+        let mut batch = basic.batch(&mut storage);
+        let pushed = list(0).into_iter().try_for_each(|request| batch.push(request));
+        let result = pushed.and_then(|()| batch.submit());
+        assert_eq!(extended.post_list(&list(1)), result, "round {round}");
+        let trusts = count <= DEPTH as usize;
+        if trusts {
+            assert_eq!(trusted.post_list(&list(2)), result, "round {round}");
+        }
+        match result {
+            Ok(()) => {}
+            Err(PostError::InlineTooLong { .. }) => refused += 1,
+            Err(error) => {
+                assert!(error.is_queue_full() && error.accepted().unwrap() >= DEPTH as u32);
+                cut += 1;
+            }
+        }
+        rig.hca.run_until_idle();
+        let said = [0, 1, 2].map(|which: usize| drain(&cqs[which]).iter().map(said).collect::<Vec<_>>());
+        have =
+            [0, 1, 2].map(|which: usize| 80 - said[which].iter().filter(|(id, ..)| *id == RECEIVED).count());
+        let data = [0, 128, 256].map(|at| {
+            let mut data = [0; 128];
+            mr.read(at, &mut data).unwrap();
+            mr.write(at, &[0; 128]).unwrap();
+            data
+        });
+        assert_eq!((&said[1], data[1]), (&said[0], data[0]), "round {round}");
+        assert!(!trusts || (&said[2], data[2]) == (&said[0], data[0]), "round {round}");
+    }
+    assert!(cut > 0 && refused > 0);
+    rig.no_violations();
 }

@@ -1,10 +1,12 @@
 //! What a request that a full queue refuses leaves alone, on each backend: libmlx5's `ibv_wr_*` write it over the
 //! request that was posted last, so that they are not called unless the program promises that there is room.
 
+use std::ptr::null_mut;
+
 use ibv::{
-    BatchStorage, Inline, MemoryRegion, MemoryWindow, PostError, PostSend, QueuePairBuilder, Rc, Remote,
-    RemoteAccess, Type2, WcOpcode, WcStatus, bind_mw, cmp_swp, fetch_add, read, send, send_imm, write,
-    write_imm,
+    BatchStorage, Empty, Inline, MemoryRegion, MemoryWindow, PostError, PostSend, QueuePairBuilder, Rc,
+    Remote, RemoteAccess, Type2, WcOpcode, WcStatus, bind_mw, cmp_swp, fetch_add, read, recv, send, send_imm,
+    write, write_imm,
 };
 
 use super::rig::{Rig, drain};
@@ -93,5 +95,47 @@ fn what_would_end_a_list_never_gets_there() {
     let done: Vec<_> = drain(&cq).iter().map(|wc| wc.result().unwrap().opcode()).collect();
     assert_eq!(done, [WcOpcode::RDMA_WRITE, WcOpcode::BIND_MW]);
     assert_eq!(mr.load_u64(0).unwrap(), u64::from_ne_bytes([1; 8]));
+    rig.no_violations();
+}
+
+/// Data whose length has a lower half that would fit.
+#[test]
+fn a_length_is_looked_at_in_full() {
+    #[expect(unsafe_code, reason = "a mapping that takes no memory")]
+    // SAFETY: a new mapping, never unmapped, of zeros.
+    let bytes: &'static [u8] = unsafe {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        let len = (1 << 32) + 8;
+        let start = libc::mmap(null_mut(), len, libc::PROT_READ, flags, -1, 0);
+        assert_ne!(start, libc::MAP_FAILED);
+        std::slice::from_raw_parts(start.cast(), len)
+    };
+    let rig = Rig::new();
+    let (mr, cq, direct_cq) = (rig.region(4096), rig.bare(1024), rig.direct(256));
+    let check = |number: u64, post: &mut dyn FnMut(Inline<'_>) -> Result<(), PostError>| {
+        assert!(matches!(post(Inline(bytes)), Err(PostError::InlineTooLong { max: 60.. })), "{number}");
+        post(Inline(&number.to_ne_bytes())).unwrap();
+        rig.hca.run_until_idle();
+        assert_eq!(mr.load_u64(0).unwrap(), number);
+    };
+    let builder = || QueuePairBuilder::<Rc>::new(&rig.pd, &cq, &cq).inline(60);
+    #[expect(unsafe_code, reason = "trusting the provider is")]
+    // SAFETY: few requests are posted.
+    let trusted = unsafe { builder().extended().trust_wr() };
+    let direct = QueuePairBuilder::<Rc, _>::direct(&rig.pd, &direct_cq, &direct_cq).inline(60);
+    let basic = rig.to_itself(builder().build().unwrap());
+    let mut extended = rig.to_itself(builder().extended().build().unwrap());
+    let mut trusted = rig.to_itself(trusted.build().unwrap());
+    let mut direct = rig.to_itself(direct.build().unwrap());
+    let room = || recv(mr.slice(..8).unwrap().detach());
+    basic.post_recv(room()).unwrap();
+    extended.post_recv(room()).unwrap();
+    trusted.post_recv(recv(Empty)).unwrap();
+    trusted.post_recv(room()).unwrap();
+    direct.post_recv(room()).unwrap();
+    check(1, &mut |data| basic.post(send(data)));
+    check(2, &mut |data| extended.post(send(data)));
+    check(3, &mut |data| trusted.post_list(&[send(Inline(&[])), send(data)]));
+    check(4, &mut |data| direct.post(send(data)));
     rig.no_violations();
 }
