@@ -256,6 +256,11 @@ pub(super) unsafe fn post_send_list(
 
 /// A queue that receives are posted on.
 pub trait ReceiveQueue {
+    /// Whether elements without bytes are left out here. libmlx5 does so itself, but on queue pairs alone: in a shared
+    /// queue it passes their length on, and 0 means 2³¹ to the device.
+    #[doc(hidden)]
+    const LEAVES_OUT_EMPTY: bool;
+
     /// # Safety
     ///
     /// As `ibv_post_recv`.
@@ -264,6 +269,8 @@ pub trait ReceiveQueue {
 }
 
 impl ReceiveQueue for sys::ibv_qp {
+    const LEAVES_OUT_EMPTY: bool = false;
+
     #[inline(always)]
     unsafe fn post(this: *mut Self, first: *mut sys::ibv_recv_wr, bad: *mut *mut sys::ibv_recv_wr) -> c_int {
         // SAFETY: by the caller's promise.
@@ -272,6 +279,8 @@ impl ReceiveQueue for sys::ibv_qp {
 }
 
 impl ReceiveQueue for sys::ibv_srq {
+    const LEAVES_OUT_EMPTY: bool = true;
+
     #[inline(always)]
     unsafe fn post(this: *mut Self, first: *mut sys::ibv_recv_wr, bad: *mut *mut sys::ibv_recv_wr) -> c_int {
         // SAFETY: by the caller's promise.
@@ -293,8 +302,63 @@ pub(crate) unsafe fn post_recv<'a, Q: ReceiveQueue, D: Scatter<'a>>(
     let Recv { id, into } = request;
     into.check_recv(limits)?;
     let sges = MrSlice::as_sges(into.slices());
-    let mut wr = recv_wr(*id, sges);
-    // SAFETY: one request, whose elements live until this function returns; the rest by the caller's promise.
+    if Q::LEAVES_OUT_EMPTY && sges.iter().any(is_empty) {
+        // SAFETY: by the caller's promise.
+        return unsafe { post_recv_without_empty(queue, *id, sges) };
+    }
+    // SAFETY: by the caller's promise; the elements live until this function returns.
+    unsafe { post_one_recv(queue, recv_wr(*id, sges)) }
+}
+
+/// As [`post_one_recv`], of what is left of `sges`.
+///
+/// # Safety
+///
+/// As [`post_send`].
+#[cold]
+unsafe fn post_recv_without_empty<Q: ReceiveQueue>(
+    queue: NonNull<Q>,
+    id: u64,
+    sges: &[sys::ibv_sge],
+) -> Result<(), PostError> {
+    /// More than mlx5's shared queues have.
+    const MOST: usize = 32;
+    let mut storage = [MaybeUninit::uninit(); MOST];
+    let kept = without_empty(&mut storage, sges).ok_or(PostError::TooManySges { max: MOST as u32 })?;
+    // SAFETY: by the caller's promise; the elements live until this function returns.
+    unsafe { post_one_recv(queue, recv_wr(id, kept)) }
+}
+
+/// Those of `sges` that have bytes, if `storage` has room for them.
+pub(super) fn without_empty<'s>(
+    storage: &'s mut [MaybeUninit<sys::ibv_sge>],
+    sges: &[sys::ibv_sge],
+) -> Option<&'s [sys::ibv_sge]> {
+    let mut count = 0;
+    for sge in sges.iter().filter(|sge| !is_empty(sge)) {
+        storage.get_mut(count)?.write(*sge);
+        count += 1;
+    }
+    // SAFETY: so many were written.
+    Some(unsafe { std::slice::from_raw_parts(storage.as_ptr().cast(), count) })
+}
+
+#[inline(always)]
+fn is_empty(sge: &sys::ibv_sge) -> bool {
+    sge.length == 0
+}
+
+/// `ibv_post_recv`, or `ibv_post_srq_recv`, of one request.
+///
+/// # Safety
+///
+/// As [`post_send`].
+#[inline(always)]
+unsafe fn post_one_recv<Q: ReceiveQueue>(
+    queue: NonNull<Q>,
+    mut wr: sys::ibv_recv_wr,
+) -> Result<(), PostError> {
+    // SAFETY: one request; the rest by the caller's promise.
     unsafe {
         post_recv_list(queue, &raw mut wr, (&raw const wr).wrapping_add(1), size_of::<sys::ibv_recv_wr>())
     }

@@ -15,7 +15,9 @@ use std::ptr::{NonNull, null_mut};
 
 use ibv_sys as sys;
 
-use super::basic::{Elements, ReceiveQueue, Slot, inline_sge, post_recv_list, post_send_list, recv_wr};
+use super::basic::{
+    Elements, ReceiveQueue, Slot, inline_sge, post_recv_list, post_send_list, recv_wr, without_empty,
+};
 use super::encode::Limits;
 use super::error::PostError;
 use super::gather::Scatter;
@@ -309,9 +311,15 @@ impl<'l, 'a, const S: usize, Q: ReceiveQueue> RecvBatch<'l, 'a, S, Q> {
         into.check_recv(self.limits)?;
         let sges = MrSlice::as_sges(into.slices());
         self.list.push(|cell| {
-            let kept = copy_in(&mut cell.sges, sges)?;
-            let wr = cell.wr.write(recv_wr(id, sges));
-            wr.sg_list = kept.cast_mut();
+            if Q::LEAVES_OUT_EMPTY {
+                let kept =
+                    without_empty(&mut cell.sges, sges).ok_or(PostError::CellTooNarrow { max: S as u32 })?;
+                cell.wr.write(recv_wr(id, kept));
+            } else {
+                let kept = copy_in(&mut cell.sges, sges)?;
+                let wr = cell.wr.write(recv_wr(id, sges));
+                wr.sg_list = kept.cast_mut();
+            }
             Ok(())
         })
     }

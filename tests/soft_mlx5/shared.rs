@@ -11,8 +11,8 @@ use ibv::mlx5::Poller;
 use ibv::{
     AddressHandle, AddressVector, AsyncEventKind, AsyncSubject, Bare, Basic, CompletionQueue, Direct, Empty,
     Endpoint, Error, GRH_LEN, MemoryRegion, MrSlice, PostError, PostRecv, ProtectionDomain, QueuePairBuilder,
-    Rc, Remote, SharedReceiveQueue, Ud, UdInitAttr, WcOpcode, WcStatus, WithSrq, WorkCompletion, recv, send,
-    send_imm, write, write_imm,
+    Rc, RecvStorage, Remote, SharedReceiveQueue, Ud, UdInitAttr, WcOpcode, WcStatus, WithSrq, WorkCompletion,
+    recv, send, send_imm, write, write_imm,
 };
 
 type Srq = SharedReceiveQueue<'static, Direct>;
@@ -509,4 +509,41 @@ fn what_does_not_go_together_is_refused() {
     drop((first, second));
     drop(QueuePairBuilder::<Rc, _>::direct(&rig.pd, &elsewhere, &cq).srq(&srq).build().unwrap());
     assert_eq!(large.query().unwrap().limit, 0);
+}
+
+/// To the device, 0 is 2³¹, and libmlx5 leaves such elements out on queue pairs alone.
+#[test]
+fn elements_without_bytes_take_none() {
+    let rig = Rig::new();
+    // so long that all of that would be there
+    let (mr, cq) = (rig.region(1 << 31 | 4096), rig.bare(256));
+    let srq = SharedReceiveQueue::new(&rig.pd, 16, 3).unwrap();
+    let sender = rig.to_itself(QueuePairBuilder::<Rc>::new(&rig.pd, &cq, &cq).srq(&srq).build().unwrap());
+    let slice = |at, len| mr.slice(at..at + len).unwrap().detach();
+    mr.write(2048, &[7; 48]).unwrap();
+    let (nothing, parts) = (slice(0, 0), [slice(128, 0), slice(256, 16), slice(512, 32)]);
+    let mut storage = RecvStorage::<2, 3>::new();
+    let mut batch = srq.recv_batch(&mut storage);
+    batch.push(recv(parts)).unwrap();
+    batch.push(recv([nothing; 3])).unwrap();
+    srq.post_recv(recv(parts)).unwrap();
+    batch.submit().unwrap();
+    srq.post_recv(recv(nothing)).unwrap();
+    for _ in 0..2 {
+        sender.post(send(slice(2048, 48)).signaled()).unwrap();
+        rig.hca.run_until_idle();
+        assert!(drain(&cq).iter().all(|wc| wc.status() == WcStatus::SUCCESS));
+        for (at, len) in [(0, 0), (128, 0), (256, 16), (512, 32)] {
+            let mut bytes = [0; 128];
+            mr.read(at, &mut bytes).unwrap();
+            assert_eq!(bytes.iter().filter(|byte| **byte == 7).count(), len, "{at}");
+        }
+        mr.write(256, &[0; 300]).unwrap();
+    }
+    sender.post(send(slice(2048, 0)).signaled()).unwrap();
+    sender.post(send(slice(2048, 1)).signaled()).unwrap();
+    rig.hca.run_until_idle();
+    let received: Vec<_> = drain(&cq).iter().filter(|wc| wc.id() == 0).map(|wc| wc.status()).collect();
+    assert!(received.contains(&WcStatus::LOC_LEN_ERR), "{received:?}");
+    assert_eq!(mr.load_u64(0).unwrap(), 0);
 }
