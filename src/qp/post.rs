@@ -131,7 +131,7 @@ impl<'a, T: Transport, S: State> QueuePair<'a, T, S, Basic> {
     ///
     /// Those [`PostError`]s that need no device, and so have no errno: [`TooManySges`](PostError::TooManySges),
     /// [`InlineTooLong`](PostError::InlineTooLong), [`MessageTooLong`](PostError::MessageTooLong),
-    /// [`RemoteTooShort`](PostError::RemoteTooShort), [`OtherContext`](PostError::OtherContext).
+    /// [`RemoteTooShort`](PostError::RemoteTooShort), [`OtherContext`](PostError::OtherContext), [`Unsupported`](PostError::Unsupported).
     ///
     /// # Examples
     ///
