@@ -5,7 +5,9 @@
 
 mod support_null;
 
-use ibv::{AddressVector, BatchStorage, CompletionQueue, Empty, Error, PostError, Rc, send};
+use ibv::{
+    AddressVector, BatchStorage, CompletionQueue, Empty, Error, InitAttr, Inline, PostError, Rc, send,
+};
 use nullhca::hca;
 use support_null::*;
 
@@ -84,4 +86,20 @@ fn a_prepared_request_is_posted_by_its_own_queue_pair_alone() {
     let (here, there) = (rc(&pd, &cq), rc(&foreign_pd, &foreign_cq));
     assert_eq!(there.post_prepared(&here.prepare(send(Empty)).unwrap()), Err(PostError::OtherQueuePair));
     assert_eq!(hca().take_sends().len(), 1);
+    // so may one that lies where its own one did
+    let place = here.as_ptr();
+    let prepared = here.prepare(send(Inline(&[1; 64]))).unwrap();
+    drop(here);
+    let mut others = Vec::new();
+    let later = loop {
+        let qp = pd.create_qp::<Rc>(&cq, &cq).send_depth(1).recv_depth(1).build().unwrap();
+        if qp.as_ptr() == place {
+            break qp;
+        }
+        others.push(qp);
+        assert!(others.len() < 100, "no queue pair comes to lie there");
+    };
+    let later = later.init(InitAttr::new(1)).unwrap().connect(&connection(&ctx)).unwrap();
+    assert_eq!(later.post_prepared(&prepared), Err(PostError::OtherQueuePair));
+    assert!(hca().take_sends().is_empty());
 }

@@ -484,9 +484,10 @@ impl<'a, T: Transport, B: Backend> QueuePairBuilder<'a, T, B> {
         let (queues, link) = accepted?;
         Ok(QueuePair {
             qp: raw.as_non_null(),
+            id: self.id,
             limits,
             queues,
-            core: Arc::new(QpCore::new(raw, self.id, link, send, recv, self.pd)),
+            core: Arc::new(QpCore::new(raw, link, send, recv, self.pd)),
             _is: PhantomData,
             _invariant: PhantomData,
         })

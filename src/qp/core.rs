@@ -20,7 +20,6 @@ use super::state::QpState;
 use super::{Backend, Basic};
 use crate::cq::{CqKind, CqParent};
 use crate::error::{Error, PATH_ADVICE, Result};
-use crate::id::QpId;
 use crate::parent::Parent;
 use crate::pd::ProtectionDomain;
 use crate::raw::{Raw, check};
@@ -130,7 +129,6 @@ impl<K: CqKind> Drop for Share<'_, K> {
 /// The C object with its parents.
 pub(crate) struct QpCore<'a, B: Backend = Basic> {
     raw: Raw<sys::ibv_qp>,
-    id: QpId,
     // after `raw`: the queue pair goes before its parents
     link: B::Link,
     send: Share<'a, B::Cq>,
@@ -143,17 +141,12 @@ pub(crate) struct QpCore<'a, B: Backend = Basic> {
 impl<'a, B: Backend> QpCore<'a, B> {
     pub(super) fn new(
         raw: Raw<sys::ibv_qp>,
-        id: QpId,
         link: B::Link,
         send: Share<'a, B::Cq>,
         recv: Share<'a, B::Cq>,
         pd: Parent<'a, ProtectionDomain<'a>>,
     ) -> Self {
-        Self { raw, id, link, send, recv, pd, used: AtomicBool::new(false) }
-    }
-
-    pub(super) fn id(&self) -> QpId {
-        self.id
+        Self { raw, link, send, recv, pd, used: AtomicBool::new(false) }
     }
 
     pub(super) fn pd(&self) -> &ProtectionDomain<'a> {

@@ -252,6 +252,7 @@ mod sealed {
 pub struct QueuePair<'a, T: Transport = Rc, S: State = Rts, B: Backend = Basic> {
     /// `core`'s, at hand for posting.
     qp: NonNull<sys::ibv_qp>,
+    id: QpId,
     limits: Limits,
     queues: B::Queues,
     core: Arc<QpCore<'a, B>>,
@@ -284,7 +285,7 @@ impl<'a, T: Transport, S: State, B: Backend> QueuePair<'a, T, S, B> {
 
     /// What its events are told apart by.
     pub fn id(&self) -> QpId {
-        self.core.id()
+        self.id
     }
 
     /// The state that its type says, as a value.

@@ -147,7 +147,7 @@ impl<'a, T: Transport, S: State> QueuePair<'a, T, S, Basic> {
         &self,
         request: R,
     ) -> Result<Prepared<'a, T>, PostError> {
-        Prepared::new(self.qp, &self.limits, &request)
+        Prepared::new(self.id, &self.limits, &request)
     }
 
     /// `ibv_post_send`—Posts a request that was built before, by this queue pair.
@@ -161,9 +161,9 @@ impl<'a, T: Transport, S: State> QueuePair<'a, T, S, Basic> {
     where
         S: CanPostSend,
     {
-        // SAFETY: `qp` is destroyed by `core` alone, which `self` holds, and `limits` were granted to it; what the
-        // request names lives for `'a`, as `prepare` demanded.
-        unsafe { request.post(self.qp, &self.limits) }
+        // SAFETY: `qp` is destroyed by `core` alone, which `self` holds, and `id` is its own; what the request names lives
+        // for `'a`, as `prepare` demanded.
+        unsafe { request.post(self.qp, self.id) }
     }
 }
 

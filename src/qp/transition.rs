@@ -37,8 +37,8 @@ impl<'a, T: Transport, S: State, B: Backend> QueuePair<'a, T, S, B> {
 
     /// The same queue pair, whose state has become `N`.
     pub(super) fn now<N: State>(self) -> QueuePair<'a, T, N, B> {
-        let Self { qp, limits, queues, core, .. } = self;
-        QueuePair { qp, limits, queues, core, _is: PhantomData, _invariant: PhantomData }
+        let Self { qp, id, limits, queues, core, .. } = self;
+        QueuePair { qp, id, limits, queues, core, _is: PhantomData, _invariant: PhantomData }
     }
 
     fn stay(&self, change: Change) -> Result<()> {

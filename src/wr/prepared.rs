@@ -21,6 +21,7 @@ use super::basic::{Elements, Slot, inline_sge, post_one_send};
 use super::encode::Limits;
 use super::error::PostError;
 use super::request::{Keepable, SendRequest};
+use crate::id::QpId;
 use crate::qp::{Invariant, Transport};
 
 /// A request that was built once, to be posted many times on one queue pair: made by
@@ -44,8 +45,9 @@ use crate::qp::{Invariant, Transport};
 pub struct Prepared<'a, T: Transport> {
     /// A cell, since the provider is given it as mutable.
     wr: UnsafeCell<MaybeUninit<sys::ibv_send_wr>>,
-    qp: NonNull<sys::ibv_qp>,
-    context: *mut sys::ibv_context,
+    /// The queue pair's, that its sizes were checked against, and its address handle, which a provider takes for one of
+    /// its own. (A later queue pair may lie where this one did.)
+    id: QpId,
     _keep: Keep,
     _of: PhantomData<T>,
     _invariant: Invariant<'a>,
@@ -82,7 +84,7 @@ unsafe impl<T: Transport> Sync for Prepared<'_, T> {}
 
 impl<'a, T: Transport> Prepared<'a, T> {
     pub(crate) fn new<R: SendRequest<'a, T> + Keepable<'a>>(
-        qp: NonNull<sys::ibv_qp>,
+        id: QpId,
         limits: &Limits,
         request: &R,
     ) -> Result<Self, PostError> {
@@ -91,14 +93,7 @@ impl<'a, T: Transport> Prepared<'a, T> {
         request.check(limits)?;
         // SAFETY: just checked.
         unsafe { request.encode(Slot { wr: &mut wr, data: &mut keep }) }?;
-        Ok(Self {
-            wr: UnsafeCell::new(wr),
-            qp,
-            context: limits.context,
-            _keep: keep,
-            _of: PhantomData,
-            _invariant: PhantomData,
-        })
+        Ok(Self { wr: UnsafeCell::new(wr), id, _keep: keep, _of: PhantomData, _invariant: PhantomData })
     }
 
     /// From the next post on, its completions carry this id.
@@ -110,12 +105,10 @@ impl<'a, T: Transport> Prepared<'a, T> {
 
     /// # Safety
     ///
-    /// `qp` is alive, and `limits` are its own.
+    /// `qp` is alive, and `id` is its own.
     #[inline(always)]
-    pub(crate) unsafe fn post(&self, qp: NonNull<sys::ibv_qp>, limits: &Limits) -> Result<(), PostError> {
-        // its sizes were checked against one queue pair; its address handle too, which a provider takes for one of its
-        // own (a later queue pair may be at the same place: then the provider checks sizes, as for C programs)
-        if self.qp != qp || (T::DATAGRAM && self.context != limits.context) {
+    pub(crate) unsafe fn post(&self, qp: NonNull<sys::ibv_qp>, id: QpId) -> Result<(), PostError> {
+        if self.id != id {
             return Err(PostError::OtherQueuePair);
         }
         // SAFETY: one encoded request with its elements, which live as long as `self`; providers do not write it.

@@ -103,7 +103,7 @@ pub(super) const PAIRS: &[Pair] = rows! {
         post_fetch_add: Extra(6);
         post_ud_send: Extra(6);
         post_recv: Extra(6);
-        post_prepared: Extra(4);
+        post_prepared: Extra(5);
         write_list_16 / 16: Extra(0);
         write_distinct_16 / 16: Extra(0);
         recv_list_16 / 16: Extra(0);
@@ -177,7 +177,7 @@ pub(in crate::bench) fn about(group: &str) -> &'static str {
         "null" => {
             "Of a request or a completion, exact; the provider's own are left out. The bar is what a row may have: of a \
              single post or an event's request 6 more than C, for the checks of bounds and of what the object was made \
-             for; of a prepared one and an empty `ibv_poll_cq` 4, for the look at whose request it is, or at what \
+             for; of a prepared one 5, for the look at whose it is; of an empty `ibv_poll_cq` 4, for the look at what \
              destroyed queue pairs left behind; of lists and other polls none. But completions of an extended queue are \
              copied out before anybody looks at them, where C reads them in place: 5 for each (one load of two fields \
              would be 1 less, but waits for the provider's stores to them, three times as long); 24 with three fields, \
