@@ -19,9 +19,9 @@ use ibv::{
 
 use crate::leaks::{Counts, skip};
 
-/// No wait for something that must come takes longer.
+/// No wait for something that must come takes longer, times [`patience`].
 const LIMIT: Duration = Duration::from_secs(20);
-/// No scenario takes longer, not even one that hangs in a destroy verb.
+/// No scenario takes longer, not even one that hangs in a destroy verb; times [`patience`].
 const SCENARIO_LIMIT: Duration = Duration::from_secs(60);
 /// How long to look for what must not come.
 const QUIET: Duration = Duration::from_millis(150);
@@ -142,15 +142,19 @@ fn guarded(run: impl FnOnce(&mut Known)) {
 /// Ends the process if what it returns is not dropped in time.
 fn watchdog() -> Sender<()> {
     let (alive, watch) = channel();
-    let patience = if std::env::var_os("SOFTHCA_UNDER_VALGRIND").is_some() { 20 } else { 1 };
     let name = thread::current().name().unwrap_or_default().to_owned();
     thread::spawn(move || {
-        if let Err(RecvTimeoutError::Timeout) = watch.recv_timeout(SCENARIO_LIMIT * patience) {
+        if let Err(RecvTimeoutError::Timeout) = watch.recv_timeout(SCENARIO_LIMIT * patience()) {
             eprintln!("{name} hangs");
             std::process::abort();
         }
     });
     alive
+}
+
+/// Valgrind lets one thread run at a time, and not the one that others wait for.
+fn patience() -> u32 {
+    if std::env::var_os("SOFTHCA_UNDER_VALGRIND").is_some() { 20 } else { 1 }
 }
 
 /// What a connection is made from: one protection domain, and a completion queue for each side.
@@ -298,7 +302,11 @@ pub(crate) fn gather<W: std::fmt::Debug>(count: usize, mut poll: impl FnMut(usiz
             work();
         }
         found.extend(new);
-        assert!(start.elapsed() < LIMIT, "{} of {count} completions came: {found:?}", found.len());
+        assert!(
+            start.elapsed() < LIMIT * patience(),
+            "{} of {count} completions came: {found:?}",
+            found.len()
+        );
         thread::yield_now();
     }
     found

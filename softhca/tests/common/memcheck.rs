@@ -18,7 +18,10 @@ pub(crate) fn finds_nothing(left_out: &[&str]) {
     let text = std::env::temp_dir().join(format!("softhca-memcheck-{}", std::process::id()));
     let mut command = Command::new("sh");
     command.args(["-c", r#"exec "$@" >"$0" 2>&1"#]).arg(&text);
-    command.args(["valgrind", "-q", "--error-exitcode=99"]).arg(std::env::current_exe().unwrap());
+    // fair: threads that wait for others in a loop would have the processor for themselves
+    command
+        .args(["valgrind", "-q", "--fair-sched=try", "--error-exitcode=99"])
+        .arg(std::env::current_exe().unwrap());
     command.args(["--test-threads=1", "--skip", "memcheck"]);
     command.args(left_out.iter().flat_map(|name| ["--skip", name]));
     let status = command.envs([(UNDER, "1"), ("SOFTHCA_STRESS", "30")]).status().unwrap();
